@@ -9,7 +9,7 @@
 #include <string.h>
 
 
-/* A sleep that lasted so much longer was not ended by what it waited for. */
+/* A sleep that lasted so much longer was ended by the limit and not by the event. */
 #define CT_EVENT_LATE_MS 400
 
 typedef struct ct_event {
@@ -28,7 +28,7 @@ static ucs_status_t ct_event_on_am(void *arg, void *data, size_t length, unsigne
     return UCS_OK;
 }
 
-/* Arm until it holds: what happened before is to be progressed first. */
+/* Arm until it succeeds: earlier events are progressed first. */
 static void ct_event_arm(ct_t *ct, unsigned events)
 {
     uint64_t deadline = mkv_test_now_ms() + (uint64_t)mkv_test_limit_ms();
@@ -50,8 +50,8 @@ static void ct_event_wait(ct_t *ct)
 
     if (ct->side.attr.cap.event_flags & UCT_IFACE_FLAG_EVENT_FD) {
         ck_assert_int_eq(uct_iface_event_fd_get(ct->side.iface, &pfd.fd), UCS_OK);
-        /* The thread of an application's asynchronous context would go on with what
-         * needs no progress, such as accepting a connection; so does this loop. */
+        /* The thread of an application's asynchronous context would continue with work
+         * that needs no progress, such as accepting a connection; so does this loop. */
         while (poll(&pfd, 1, 10) == 0) {
             ucs_async_poll(ct->side.async);
             ck_assert_msg(mkv_test_now_ms() < deadline, "the event file is silent");
@@ -176,7 +176,7 @@ static void completion_wakes_the_sender(ct_t *ct)
     snprintf(ct->covered, sizeof(ct->covered), "10 transfers, %u waits", num_waits);
 }
 
-/* An interface that is armed already must not sleep over what is posted after that. */
+/* An armed interface must not sleep over operations that are posted after that. */
 static void what_is_posted_after_arming_wakes_too(ct_t *ct)
 {
     ct_piece_t piece = {.length = 64};
@@ -206,7 +206,7 @@ static void what_is_posted_after_arming_wakes_too(ct_t *ct)
             break;
         }
         event.comp.uct.count += (status == UCS_INPROGRESS);
-        /* refused: it asks for progress; it gets more to do instead */
+        /* refused: it requires progress; it gets more to do instead */
         is_armed = (uct_iface_event_arm(ct->side.iface, UCT_EVENT_SEND_COMP) == UCS_OK);
     } while ((++num_posted < 4096) && !is_armed);
 

@@ -107,7 +107,7 @@ static void ct_fault_kill_peer(ct_t *ct)
     mkv_proc_wait(&ct->peer);
 }
 
-/* Go on as an application would, until the transport says that the peer is gone. */
+/* Continue as an application would, until the transport reports the peer's death. */
 static void ct_fault_until_error(ct_t *ct, ct_fault_t *fault)
 {
     uint64_t deadline = mkv_test_now_ms() + (uint64_t)mkv_test_limit_ms();
@@ -301,8 +301,8 @@ static void ct_fault_stop_peer(ct_t *ct)
 }
 
 /*
- * Memory that was never used before: where the peer's process has to be asked for it,
- * neither its key nor the operation stands still until that answers.
+ * Memory that was never used before. The peer's process may have to be queried for it;
+ * neither its key nor the operation may block until it answers.
  */
 static void memory_of_a_stopped_peer_is_not_waited_for(ct_t *ct)
 {
@@ -349,7 +349,7 @@ static int ct_fault_is_idle(void *arg)
     return (status != UCS_INPROGRESS) && (status != UCS_ERR_NO_RESOURCE);
 }
 
-/* UCP destroys endpoints in any state; what was in flight ends, at most once. */
+/* UCP destroys endpoints in any state; operations in flight end, at most once. */
 static void endpoint_may_go_while_operations_run(ct_t *ct)
 {
     unsigned num_called = 0;
@@ -408,7 +408,7 @@ static void closed_peer_of_a_living_process_fails_the_endpoint(ct_t *ct)
 {
     ct_fault_t fault;
 
-    /* no messages and no keys of its own: UCX's cma, which asks the kernel alone */
+    /* no messages and no keys of its own: UCX's cma, which queries the kernel alone */
     if (!ct->is_checked && !(ct->side.attr.cap.flags &
                              (UCT_IFACE_FLAG_AM_SHORT | UCT_IFACE_FLAG_AM_BCOPY))) {
         snprintf(ct->skip, sizeof(ct->skip),

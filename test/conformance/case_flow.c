@@ -162,7 +162,7 @@ static void every_completion_comes_once(ct_t *ct)
              num_immediate);
 }
 
-/* A flush that ends says that all before it has ended. */
+/* A completed flush means that all earlier operations have completed. */
 static void flush_covers_what_was_posted(ct_t *ct)
 {
     ucs_status_t status;
@@ -299,8 +299,8 @@ static size_t ct_flow_pack_some(void *dest, void *arg)
     return *(size_t *)arg;
 }
 
-/* Something that uses up what the transport has without the peer's help: messages
- * where there are some, puts otherwise. */
+/* Use up the transport's resources without the peer's help: by messages if there are
+ * any, by puts otherwise. */
 static ucs_status_t ct_flow_fill_one(ct_t *ct, ct_flow_t *flow)
 {
     size_t length = 1000;
@@ -432,8 +432,8 @@ static int ct_pending_is_done(void *arg)
     return *num_done == CT_FLOW_PENDING;
 }
 
-/* Every second one is of another kind. Returns how many were queued; UCS_ERR_BUSY says
- * that there is room again. */
+/* Every second operation is of a different kind. Returns how many were queued;
+ * UCS_ERR_BUSY means that there is room again. */
 static int ct_pending_add(ct_t *ct, ct_flow_t *flow, ct_pending_t *pending,
                           int *num_done, uct_pending_callback_t second)
 {

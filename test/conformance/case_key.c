@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* Registration and remote keys: what is packed, compared, refused, invalidated. */
+/* Registration and remote keys: packing, comparison, errors, invalidation. */
 
 #include "test/conformance/ct.h"
 #include "test/support/mkv_hip.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * The edges of what an interface says of itself: the limits it reports, ids, and the
- * null and invalid handles that UCT allows. Going over a limit is refused before
- * anything is posted: afterwards the endpoint works as before.
+ * Limits of an interface: those that it reports, ids, and the null and invalid handles
+ * that UCT allows. An operation beyond a limit is refused before anything is posted,
+ * and the endpoint works as before.
  */
 
 #include "test/conformance/ct.h"

@@ -297,9 +297,9 @@ static void ct_sgl_odd_entries(ct_t *ct, ct_op_t op)
              "empty, neighbours on both and on one side, repeated source, huge");
 }
 
-/* Blocks of one length and their exceptions: other lengths, none at all, odd addresses,
- * and what continues the block before it. Slots are twice a block and hold all of
- * these. */
+/* Blocks of one length and exceptions: other lengths, none at all, odd addresses, and
+ * pieces that continue the block before. Slots are twice a block and hold all of these.
+ */
 static void ct_list_blocks(ct_list_t *list, size_t count)
 {
     const size_t block = 2048, slot = 2 * block, num_slots = CT_LIST_SPACE / slot;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Messages that wait for room, and what else waits meanwhile: order, both ways at once,
- * sleep, fence, a peer that stops or dies.
+ * Messages that wait for room, and other operations meanwhile: order, both ways at
+ * once, sleep, fence, a peer that stops or dies.
  */
 
 #include "test/conformance/ct.h"
@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Many more than a queue holds, and what is sent while the peer stands still at most */
+/* Far more messages than a queue holds, and the most that are sent to a stopped peer */
 #define CT_MESSAGE_MAX 200000
 #define CT_MESSAGE_PENDING 16
 #define CT_MESSAGE_SLEEPS 100
@@ -113,7 +113,7 @@ static void ct_message_expect(ct_t *ct, const uint64_t *counts)
     ck_assert_uint_eq(rep->a[CT_MAX_ROWS], 0);
 }
 
-/* A request whose answer does not progress what is here */
+/* A request whose answer does not progress this side */
 static uint64_t ct_message_cmd_blind(ct_t *ct, ct_cmd_t cmd, uint64_t a0)
 {
     ct_msg_t msg = {.cmd = cmd, .a = {a0}};
@@ -212,7 +212,7 @@ static void pending_messages_come_in_order(ct_t *ct)
              counts[0], num_reqs);
 }
 
-/* A sender that waits for room keeps what it sends next behind what waits. */
+/* A sender that waits for room queues later messages behind the waiting ones. */
 static void message_does_not_overtake_pending_ones(ct_t *ct)
 {
     ct_message_req_t reqs[CT_MESSAGE_PENDING];
@@ -289,7 +289,8 @@ static void both_sides_are_full_and_go_on(ct_t *ct)
     uint64_t counts[CT_MAX_ROWS] = {0}, total, there;
 
     ct_message_open(ct);
-    ct_message_send(ct, ct->ep, 0, 0); /* what opens with the first is open */
+    ct_message_send(ct, ct->ep, 0,
+                    0); /* objects opened with the first message are open */
     counts[0] = 1;
     ct_message_expect(ct, counts);
     if (!ct_message_fill_held(ct, &counts[0])) {
@@ -370,7 +371,9 @@ static int ct_message_can_sleep(ct_t *ct)
     return 0;
 }
 
-/* @return Whether it slept: what happened before is for progress first. */
+/*
+ * @return Whether it slept: earlier events are for progress first.
+ */
 static int ct_message_sleep(ct_t *ct, int timeout_ms)
 {
     struct pollfd pfd = {.events = POLLIN};
@@ -448,7 +451,7 @@ static void receiver_sleeps_between_messages(ct_t *ct)
     ck_assert_int_eq(uct_iface_event_fd_get(ct->side.iface, &pfd.fd), UCS_OK);
     for (number = 1; number <= CT_MESSAGE_SLEEPS; ++number) {
         ct_message_arm(ct, UCT_EVENT_RECV);
-        if (ct->is_checked) { /* some of UCX's own wake for what they have taken */
+        if (ct->is_checked) { /* some of UCX's own wake up for taken messages */
             ck_assert_msg(poll(&pfd, 1, 0) == 0, "woken by nothing before message %lu",
                           number);
         }

@@ -27,7 +27,7 @@ typedef struct ct_variant {
 } ct_variant_t;
 
 
-/** Conditions of a case that no interface flag says. */
+/** Conditions of a case that no interface flag expresses. */
 enum {
     CT_TRAIT_OTHER_PROCESS = UCS_BIT(0), /**< The target's process will be hurt */
     CT_TRAIT_LOCAL = UCS_BIT(1),         /**< A single process is enough */
@@ -51,7 +51,7 @@ typedef struct ct_case {
 } ct_case_t;
 
 
-/** The target's memory, as the initiator knows it. */
+/** The target's memory, as seen by the initiator. */
 typedef struct ct_remote {
     unsigned region;
     uint64_t addr;
@@ -62,7 +62,7 @@ typedef struct ct_remote {
 } ct_remote_t;
 
 
-/** A completion that knows how often it was called. */
+/** A completion that counts its calls. */
 typedef struct ct_comp {
     uct_completion_t uct;
     unsigned num_calls;
@@ -101,7 +101,7 @@ struct ct {
     int is_hurt;       /**< The peer was killed or the endpoint has failed */
     int is_running;    /**< A case has begun and not ended */
     char skip[256];    /**< Set by a case that finds it cannot run */
-    char covered[256]; /**< Set by a case: what it did */
+    char covered[256]; /**< Set by a case: its result */
     char why[512];
 };
 
@@ -112,7 +112,7 @@ struct ct {
  * Open both ends, without an endpoint.
  *
  * @return UCS_OK, UCS_ERR_UNREACHABLE if the interface cannot reach the target,
- *         or another error; `why` says more.
+ *         or another error; `why` has the reason.
  */
 ucs_status_t ct_open(ct_t *ct, const ct_target_name_t *name,
                      const ct_variant_t *variant);
@@ -177,7 +177,7 @@ ucs_memory_type_t ct_op_local_type(const ct_t *ct, ct_op_t op);
 /**
  * Post once.
  *
- * @return As the transport says: UCS_OK, UCS_INPROGRESS, UCS_ERR_NO_RESOURCE or
+ * @return Status of the transport: UCS_OK, UCS_INPROGRESS, UCS_ERR_NO_RESOURCE or
  *         an error. A positive length of a buffered put is UCS_OK.
  */
 ucs_status_t ct_post(ct_t *ct, ct_op_t op, const ct_mem_t *local,
@@ -199,8 +199,8 @@ ucs_status_t ct_do(ct_t *ct, ct_op_t op, const ct_mem_t *local,
                    const ct_remote_t *remote, const ct_piece_t *pieces, size_t count);
 
 /**
- * Connect and open what is opened with its first use, by a piece of one byte, so that
- * what comes next waits for nothing but room.
+ * Connect, and put a single byte to open whatever opens with the first use, so that
+ * later operations wait for nothing but room.
  */
 void ct_warm_up(ct_t *ct, ct_op_t op, const ct_mem_t *local, const ct_remote_t *remote);
 

@@ -5,9 +5,9 @@
 
 /**
  * @file
- * The passive end of a test connection: it owns the memory that is read and
- * written, receives active messages, and does what requests say. The same code
- * serves a request inside the test's process and in a forked peer.
+ * The passive end of a test connection: it owns the memory that is read and written,
+ * receives active messages, and executes requests. The same code serves a request
+ * inside the test's process and in a forked peer.
  */
 
 #include "test/support/ct_side.h"
@@ -20,7 +20,7 @@
 #define CT_AM_ID_BACK 7  /* from target to initiator */
 #define CT_AM_ID_FILL 8  /* thrown away */
 #define CT_AM_ID_ROW 9   /* ct_row_head_t, either way: of a row, in order */
-#define CT_AM_ID_TELL 10 /* ct_tell_t: what is to be there when it comes */
+#define CT_AM_ID_TELL 10 /* ct_tell_t: the value expected on arrival */
 #define CT_MAX_ROWS 4
 
 
@@ -38,11 +38,11 @@ typedef enum ct_cmd {
     CT_CMD_READ,       /**< region, offset, length -> data */
     CT_CMD_WRITE,      /**< region, offset; data */
     CT_CMD_AM_STATS,   /**< -> messages, payload bytes, wrong ones, kept, empty */
-    CT_CMD_AM_KEEP,    /**< 1: keep descriptors, 0: release what was kept */
+    CT_CMD_AM_KEEP,    /**< 1: keep descriptors, 0: release the kept ones */
     CT_CMD_AM_SEND,    /**< number: empty messages to the initiator */
     CT_CMD_AM_ROWS,    /**< -> messages of each row; the last: wrong ones, of all */
-    CT_CMD_AM_FLOOD,   /**< number: send row 0 as far as there is room now, and what is
-                            left of it between other requests -> how many now */
+    CT_CMD_AM_FLOOD,   /**< number: send row 0 as far as there is room, and the rest
+                          between other requests -> number sent now */
     CT_CMD_AM_TOLD, /**< -> notifications that arrived, and those that arrived too early
                      */
     CT_CMD_HOLD,    /**< no progress until the next request */
@@ -124,7 +124,7 @@ void ct_target_cleanup(ct_target_t *target);
 /** Do one request and fill the reply. */
 void ct_target_serve(ct_target_t *target, const ct_msg_t *req, ct_msg_t *rep);
 
-/** Destroy what requests made; handlers stay. */
+/** Destroy the objects made by requests; handlers stay. */
 void ct_target_reset(ct_target_t *target);
 
 /**

@@ -104,9 +104,9 @@ void ct_side_close(ct_side_t *side);
 int ct_side_can_use(ct_side_t *side, ucs_memory_type_t type);
 
 /**
- * Progress; where nothing happens, leave the processor to the other end.
+ * Progress; yield the processor to the other end when there is no event.
  *
- * @return What happened, as UCX counts it.
+ * @return Number of events, as UCX counts them.
  */
 unsigned ct_side_progress(ct_side_t *side);
 
@@ -118,8 +118,8 @@ unsigned ct_side_progress(ct_side_t *side);
 int ct_side_wait(ct_side_t *side, int (*is_done)(void *arg), void *arg);
 
 
-/** The addresses of one end as its interface and endpoint say them, one behind the
- * other: bytes that another process may be given. */
+/** Pack the addresses of an end's interface and endpoint one after the other, as bytes
+ * for the other process. */
 typedef struct ct_addr {
     uint16_t dev_length;
     uint16_t iface_length;
@@ -141,7 +141,7 @@ ucs_status_t ct_ep_create(const ct_side_t *side, const ct_addr_t *addr, uct_ep_h
 /**
  * Allocate and register memory.
  *
- * @return UCS_OK, or the status of what failed.
+ * @return UCS_OK, or the status of the failed call.
  */
 ucs_status_t ct_mem_create(ct_side_t *side, size_t length, ucs_memory_type_t type,
                            ct_mem_t *mem);
@@ -152,7 +152,7 @@ void ct_mem_destroy(ct_side_t *side, ct_mem_t *mem);
 /**
  * Register memory whose handle was deregistered before.
  *
- * @return As the domain says.
+ * @return Status of the domain.
  */
 ucs_status_t ct_mem_register(ct_side_t *side, ct_mem_t *mem);
 

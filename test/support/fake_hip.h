@@ -5,8 +5,8 @@
 
 /**
  * @file
- * The tests' HIP runtime from within the process that uses it: what it counts, faults,
- * and a thread that captures. See test/fake/hip/hipcpu.h for what each does.
+ * The tests' HIP runtime from within the process that uses it: its counters and faults,
+ * and a thread that captures. See test/fake/hip/hipcpu.h for each.
  */
 
 #include <pthread.h>
@@ -44,7 +44,7 @@ typedef struct fake_hip_capture {
 /** Returns when the capture has begun. */
 void fake_hip_capture_start(fake_hip_capture_t *capture);
 
-/** End the capture. @return What hipStreamEndCapture() said. */
+/** End the capture. @return Status of hipStreamEndCapture(). */
 int fake_hip_capture_end(fake_hip_capture_t *capture);
 
 #endif

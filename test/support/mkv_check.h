@@ -73,8 +73,8 @@ static inline int mkv_check_run(Suite *suite, enum fork_status fork_status,
     return (failed == 0) ? MKV_TEST_EXIT_OK : MKV_TEST_EXIT_FAIL;
 }
 
-/** The same, each case in a process of its own, whatever the environment says: for
- * cases that set their own. */
+/** The same, each case in a process of its own even with CK_FORK=no: for cases that
+ * change the environment. */
 static inline int mkv_check_run_forked(Suite *suite)
 {
     return mkv_check_run(suite, CK_FORK, CK_NORMAL);

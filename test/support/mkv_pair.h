@@ -51,8 +51,8 @@ extern uint64_t pair_tick; /**< ns that each look at the clock takes; 0 at first
 void pair_set(const char *key, const char *value);
 
 /**
- * Teardown of every case, whether it failed or not: without a fork, the next one must
- * find neither its options nor what it left open when it failed.
+ * Teardown of every case, whether it failed or not. If Check does not fork, the next
+ * case must find neither its options nor objects left by a failure.
  */
 void pair_cleanup(void);
 

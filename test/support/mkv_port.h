@@ -14,11 +14,11 @@
 
 
 /**
- * Keep a port, of all addresses of this machine.
+ * Reserve a port on all addresses of this machine.
  *
  * @param [out] port  Its number.
  *
- * @return Socket whose close() gives the port back, or -1 with errno set.
+ * @return Socket whose close() releases the port, or -1 with errno set.
  */
 int mkv_port_keep(unsigned *port);
 

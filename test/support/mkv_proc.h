@@ -74,7 +74,7 @@ ssize_t mkv_proc_recv(int fd, void *buffer, size_t size, int timeout_ms);
  *
  * @param [in]    text    To wait for; NULL reads to the end.
  * @param [inout] output  Text so far, NUL-terminated; grows up to @a size - 1
- *                        bytes, what does not fit is dropped.
+ *                        bytes, the rest is dropped.
  *
  * @return Nonzero if @a text was seen (or, with NULL, the end was reached).
  */
@@ -123,8 +123,8 @@ void mkv_proc_end_leader(void) __attribute__((noreturn));
 
 
 /**
- * Wait until the first thread of this process is gone. To join it is pthreads, but
- * AddressSanitizer knows only threads that it has seen being made.
+ * Wait until the first thread of this process is gone. pthread_join() cannot be used
+ * for it, as AddressSanitizer has records only of threads whose creation it has seen.
  */
 void mkv_proc_wait_leader(void);
 
@@ -133,7 +133,9 @@ void mkv_proc_wait_leader(void);
 void mkv_proc_cleanup(mkv_proc_t *proc);
 
 
-/** @return Exit status, or 128 + signal as a shell says it. */
+/**
+ * @return Exit status, or 128 + signal, as in a shell.
+ */
 int mkv_proc_exit_status(const mkv_proc_t *proc);
 
 #endif

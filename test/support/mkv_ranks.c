@@ -104,7 +104,7 @@ static size_t ranks_region_bytes(const ranks_unit_t *unit)
     return RANKS_BLOCKS * unit->stride;
 }
 
-/* Put what the tensor says into a rank's memory, of one layer */
+/* Fill a rank's memory of one layer with the tensor's values. */
 static void ranks_fill_layer(const ranks_rank_t *rank, uint32_t index, uint32_t layer,
                              uint8_t *base)
 {

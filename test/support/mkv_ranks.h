@@ -8,8 +8,8 @@
  * The ranks of a source and of a destination, each with a cache that is cut out of the
  * same tensors, and one transfer between them; in one process or in two.
  *
- * What a rank holds is said element by element here, so that it checks the library's
- * arithmetic. Needs morikv.h only.
+ * The contents of a rank are computed element by element here, which checks the
+ * library's arithmetic. Needs morikv.h only.
  */
 
 #include <morikv.h>
@@ -79,10 +79,10 @@ void ranks_start(ranks_set_t *set);
 bool ranks_are_quiet(const ranks_set_t *set);
 
 /**
- * Whether every byte of the side's caches is right: the request's, and between and
- * beside its blocks what was there before.
+ * Whether every byte of the side's caches is right: the request's bytes in its blocks,
+ * and unchanged bytes elsewhere.
  *
- * @param [out] text  Which one is not.
+ * @param [out] text  First wrong place.
  */
 bool ranks_are_right(const ranks_set_t *set, char *text, size_t size);
 

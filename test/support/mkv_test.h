@@ -60,10 +60,10 @@ void mkv_test_pause(unsigned *empty);
 
 
 /**
- * Rounds of a loop that computes the same again and again.
+ * Rounds of a loop that repeats the same computation.
  *
- * @return @a all, or @a few where a program is many times slower: under valgrind, which
- *         contrib/under_valgrind says by MKV_UNDER_VALGRIND.
+ * @return @a all, or @a few where a program is many times slower: under valgrind, where
+ *         contrib/under_valgrind sets MKV_UNDER_VALGRIND.
  */
 unsigned mkv_test_rounds(unsigned all, unsigned few);
 

@@ -11,7 +11,7 @@
 
 static uint64_t rdma_clock_nsec; /* 0: it runs */
 
-/* The kernel's answer, without the C library's function, whose name is taken. */
+/* Time from the kernel, as this file replaces the C library's function. */
 static int rdma_clock_ask(clockid_t id, struct timespec *time)
 {
     return (int)syscall(SYS_clock_gettime, id, time);

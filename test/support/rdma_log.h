@@ -4,7 +4,7 @@
 
 /**
  * @file
- * Lines of UCX's log that say something, counted; all go on to the log. One thread.
+ * Count lines of UCX's log that contain a text; all lines are logged. One thread.
  */
 
 #include <ucs/debug/log_def.h>

@@ -89,7 +89,7 @@ mkv_xfer_t *rdma_pair_xfer(rdma_pair_side_t *side, mkv_role_t role, uint64_t id)
     mkv_xfer_params_t params;
     mkv_xfer_t *xfer;
 
-    memset(&params, 0, sizeof(params)); /* what lies between members, too */
+    memset(&params, 0, sizeof(params)); /* bytes between members, too */
     params.size = sizeof(params);
     params.id = id;
     params.role = role;

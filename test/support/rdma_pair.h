@@ -6,7 +6,7 @@
 /**
  * @file
  * Two contexts of libmorikv in one process over mori_rdma on the fake libibverbs, each
- * with blocks of libhipcpu's GPU memory. What fails here fails the test.
+ * with blocks of libhipcpu's GPU memory. An error here fails the test.
  */
 
 #include <morikv.h>

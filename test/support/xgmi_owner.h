@@ -29,7 +29,7 @@ void xgmi_owner_alloc(xgmi_owner_t *owner, size_t length, muct_xgmi_key_t *key);
 /** Free the allocation of a key; the key is not made void. */
 void xgmi_owner_free(xgmi_owner_t *owner, const muct_xgmi_key_t *key);
 
-/** Invalidate a key; @return what the owner got. */
+/** Invalidate a key; @return the owner's status. */
 ucs_status_t xgmi_owner_invalidate(xgmi_owner_t *owner, const muct_xgmi_key_t *key,
                                    unsigned timeout_ms);
 

@@ -68,8 +68,9 @@ typedef enum hipcpu_direction {
  * Let a call fail.
  *
  * @param [in] function  Name, such as "hipIpcOpenMemHandle".
- * @param [in] nth       Which call from now on: 1 is the next one, 0 all of them.
- * @param [in] error     What it returns; nothing else happens.
+ * @param [in] nth       Number of the call from now on: 1 is the next one, 0 all of
+ * them.
+ * @param [in] error     Its return value; nothing else happens.
  */
 void hipcpu_fail(const char *function, unsigned nth, int error);
 
@@ -90,7 +91,7 @@ size_t hipcpu_live(hipcpu_object_t object);
 unsigned long hipcpu_copied(hipcpu_direction_t direction);
 
 
-/** Whether an address belongs to memory that the runtime knows. */
+/** Whether an address belongs to memory of the runtime. */
 bool hipcpu_is_mapped(const void *ptr);
 
 

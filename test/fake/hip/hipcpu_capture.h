@@ -5,10 +5,10 @@
 
 /**
  * @file
- * Graphs that streams capture, and what other calls do to them.
+ * Graphs that streams capture, and their interaction with other calls.
  *
- * A capture here records nothing; it is kept to know which calls it disturbs and which
- * calls disturb it.
+ * A capture here records nothing; it exists to find the calls that it disturbs and the
+ * calls that disturb it.
  */
 
 #include "hipcpu_abi.h"

@@ -37,7 +37,7 @@ static void hipcpu_copy_run(hipcpu_op_t *op)
     const char *src;
 
     if (hipcpu_config.is_copy_on) {
-        hipcpu_late_land(); /* this device reads what it has written */
+        hipcpu_late_land(); /* this device reads its own writes */
         dst = hipcpu_resolve("copy destination", -1, op->u.copy.dst, size, NULL);
         src = hipcpu_resolve("copy source", -1, op->u.copy.src, size, NULL);
         if (!hipcpu_late_take(dst, src, size)) {

@@ -321,7 +321,7 @@ hipError_t hipExtGetLinkTypeAndHopCount(int device1, int device2, uint32_t *type
     return hipSuccess;
 }
 
-/* hipDeviceProp_t as of ROCm 6.0; only what callers look at is filled. */
+/* hipDeviceProp_t as of ROCm 6.0; filled are only the fields that callers read. */
 hipError_t hipGetDevicePropertiesR0600(void *properties, int device)
 {
     enum {

@@ -58,7 +58,7 @@ typedef struct hipcpu_call {
     struct hipcpu_call *next;
 } hipcpu_call_t;
 
-/** Count a call, and say with which error it is to fail. */
+/** Count a call. @return the error with which it must fail. */
 int hipcpu_enter(hipcpu_call_t *call);
 
 /* Every function of the interface begins with this, hence the return. */
@@ -75,7 +75,7 @@ void hipcpu_close_wait(void);
         }                                                                              \
     } while (0)
 
-/** End the process: the caller did what no program may do. */
+/** End the process: the caller broke a rule for all programs. */
 void hipcpu_misuse(const char *format, ...)
     __attribute__((format(printf, 1, 2), noreturn));
 
@@ -106,7 +106,7 @@ typedef enum hipcpu_kind {
     HIPCPU_FREED       /**< Kept out of reach, so that its use is seen */
 } hipcpu_kind_t;
 
-/** A range of addresses that the runtime knows. */
+/** A range of addresses of the runtime. */
 typedef struct hipcpu_range {
     uintptr_t base;
     size_t size;   /**< As asked for */
@@ -128,12 +128,12 @@ typedef struct hipcpu_range {
 } hipcpu_range_t;
 
 /**
- * Find out about an address.
+ * Find the range of an address.
  *
  * @param [in]  addr   Any address.
- * @param [out] range  Copy of what is known.
+ * @param [out] range  Copy of its entry.
  *
- * @return Whether it is known; freed memory is.
+ * @return Whether there is one; freed memory has one, too.
  */
 bool hipcpu_range_find(uintptr_t addr, hipcpu_range_t *range);
 
@@ -165,8 +165,8 @@ const char *hipcpu_kind_name(hipcpu_kind_t kind);
 bool hipcpu_range_find_import(dev_t dev, ino_t ino, hipcpu_range_t *range);
 
 /**
- * Whether what a process has at a place overlaps an imported range of it on that device
- * with other bounds, which it has freed then.
+ * Whether memory that a process has at a place overlaps an imported range of it on that
+ * device with other bounds, which it has freed then.
  */
 bool hipcpu_range_overlaps_import(int proc, int device, uintptr_t place, size_t size);
 
@@ -264,7 +264,7 @@ unsigned hipcpu_hwq_choose(int device, int priority);
 uint64_t hipcpu_hwq_submit(hipcpu_line_t *line, int priority, unsigned queue,
                            hipcpu_op_t *op);
 
-/** A line keeps what a launch needed, until it gets a marker. */
+/** A line keeps the resources of a launch until it gets a marker. */
 void hipcpu_keep_command(hipcpu_line_t *line);
 void hipcpu_drop_commands(const hipcpu_line_t *line);
 
@@ -279,10 +279,10 @@ void hipcpu_drop_commands(const hipcpu_line_t *line);
 /** Copy late where rule late-mark holds; on a line's thread. */
 bool hipcpu_late_take(char *dst, const char *src, size_t size);
 
-/** Release what this line's thread has copied. */
+/** Release the memory that this line's thread has copied. */
 void hipcpu_late_land(void);
 
-/** Release what all lines have copied: the host waits, or memory goes. */
+/** Release the copies of all lines: the host waits, or memory is freed. */
 void hipcpu_late_land_all(void);
 
 /** The line of a stream; checks the handle. */

@@ -153,7 +153,7 @@ static ino_t hipcpu_ipc_inode_at(int proc, uint64_t address)
     return found;
 }
 
-/* Open what a process has mapped at an address, by one of its descriptors. */
+/* Open the mapping of a process at an address, by one of its descriptors. */
 static int hipcpu_ipc_open_address(int proc, uint64_t address)
 {
     ino_t ino = hipcpu_ipc_inode_at(proc, address);

@@ -163,7 +163,7 @@ static void hipcpu_kernel_block(const hipcpu_op_t *op, const muct_xgmi_entry_t *
     }
 }
 
-/* release: a thread that sees the flag sees what was written before it */
+/* release: a thread that sees the flag sees all earlier writes */
 static void hipcpu_kernel_tell(const hipcpu_op_t *op)
 {
     uint32_t *flag;
@@ -229,7 +229,7 @@ static bool hipcpu_kernel_uses(const hipcpu_op_t *op, uintptr_t base, size_t siz
     return false;
 }
 
-/* A tail is where first_entry says that there is one. */
+/* first_entry is set for a tail. */
 static bool hipcpu_tail_is_good(const muct_xgmi_copy_args_t *args, unsigned grid)
 {
     uint64_t tail = args->num_tiles - muct_xgmi_block_tile(args, grid);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * A sorted table of the address ranges that the runtime knows.
+ * A sorted table of the runtime's address ranges.
  *
  * Freed ranges stay in the table, out of reach, until an allocation of the same size
- * takes their addresses again, as it would on a GPU; a use in between is seen.
+ * takes their addresses again, as it would on a GPU; a use in between is detected.
  *
  * The table has one lock. It is not held while bytes move. A call that frees memory in
  * use is detected by checking the lines (hipcpu_lines_check), or waits for them

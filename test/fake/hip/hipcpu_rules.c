@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * A rule holds when it was asked for by name, or when all rules of the release were
- * asked for ("amd") and the release has it. Written once, then only read, but by tests
+ * A rule holds when it is named, or when all rules of the release are selected ("amd")
+ * and the release has it. The state is written once and then only read, except by tests
  * between their steps.
  */
 
@@ -40,7 +40,7 @@ static const hipcpu_rule_entry_t hipcpu_rule_table[HIPCPU_NUM_RULES] = {
     [HIPCPU_RULE_CLOSE_WAITS] = {"close-waits", 500, HIPCPU_ANY_RELEASE},
     [HIPCPU_RULE_COMMANDS_KEPT] = {"commands-kept", 602, 603},
     [HIPCPU_RULE_DMABUF_OFFSET] = {"dmabuf-offset", HIPCPU_ANY_RELEASE, 0},
-    /* by name only: what a kernel does whose compiler has left the wait out */
+    /* by name only: behaviour of a kernel whose compiler has left the wait out */
     [HIPCPU_RULE_EARLY_FLAG] = {"early-flag", HIPCPU_ANY_RELEASE, 0},
     [HIPCPU_RULE_EXPORT_LEAKS] = {"export-leaks", 702, 702},
     [HIPCPU_RULE_EXPORT_VMM_ENDS] = {"export-vmm-ends", 702, 702},

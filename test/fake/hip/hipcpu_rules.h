@@ -7,7 +7,7 @@
  * @file
  * Effects of AMD's runtimes on correct programs, each rule by its release.
  *
- * docs/dev/hipcpu.md has a row for each: what it does, where it was read, and the test.
+ * docs/dev/hipcpu.md has a row for each: the effect, its source, and the test.
  */
 
 #include <stdbool.h>
@@ -35,7 +35,7 @@ typedef enum hipcpu_rule {
     HIPCPU_RULE_FEW_QUEUES,         /**< Streams share hardware queues */
     HIPCPU_RULE_IPC_ADDRESS,        /**< A handle names an address of the exporter */
     HIPCPU_RULE_IPC_OVERLAP,        /**< Overlaps of freed memory do not open */
-    HIPCPU_RULE_IPC_SERVER,         /**< Opening asks the exporter's process */
+    HIPCPU_RULE_IPC_SERVER,         /**< Opening queries the exporter's process */
     HIPCPU_RULE_LATE_CACHES,        /**< A flag from inside a kernel passes its bytes */
     HIPCPU_RULE_LATE_MARK,          /**< A number behind a copy passes its bytes */
     HIPCPU_RULE_MARK_LOST,          /**< Numbers behind copies are not written */

@@ -206,7 +206,7 @@ static void hipcpu_write_run(hipcpu_op_t *op)
     char *dst =
         hipcpu_resolve("value", op->device, op->u.set.dst, op->u.set.size, NULL);
 
-    /* release: a thread that sees the value sees what the stream did before */
+    /* release: a thread that sees the value sees the stream's earlier writes */
     if (hipcpu_rule(HIPCPU_RULE_MARK_LOST) && (op->u.set.value > 1)) {
         return;
     }

@@ -782,7 +782,7 @@ START_TEST(a_handle_dies_with_its_memory)
     exporter_free(&exporter);
     ck_assert_int_eq(hipIpcOpenMemHandle(&other, exporter.handle, 1),
                      hipErrorInvalidDevicePointer);
-    /* mapped memory stays mapped, and holds what another process may have put there */
+    /* mapped memory stays mapped, with the bytes of the other process */
     ck_assert_int_ne(ptr[0], 'e');
     ok(hipIpcCloseMemHandle(ptr));
     exporter_end(&exporter, 0);

@@ -75,8 +75,8 @@ static void exporter_start(exporter_t *exporter)
     exporter->answers = answers[0];
 }
 
-/* Memory full of a character, of a capital smaller; what it had before is freed, and
- * this is at its place. */
+/* Memory full of a character, of a capital smaller; earlier memory is freed, and this
+ * one is at its place. */
 static hipIpcMemHandle_t exporter_alloc(const exporter_t *exporter, char fill)
 {
     hipIpcMemHandle_t handle;

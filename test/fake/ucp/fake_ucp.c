@@ -22,7 +22,7 @@ struct ucp_rkey {
     char *base;
     size_t length;
     ucp_ep_h ep;
-    unsigned num_ops; /* whose requests hold it */
+    unsigned num_ops; /* context whose requests hold it */
 };
 
 struct ucp_ep {
@@ -100,7 +100,7 @@ static struct {
     unsigned num_arms;
     int efd_plus_1;       /* 0: there is none */
     ucp_worker_h held_to; /* operations to it are held */
-    ucp_worker_h blocked; /* whose progress does not return */
+    ucp_worker_h blocked; /* worker whose progress does not return */
     unsigned num_blocked; /* threads inside it */
 } fake;
 
@@ -597,7 +597,7 @@ static int op_may_complete(const op_t *op, ucp_worker_h worker)
         return 0;
     }
     if ((op->status != UCS_OK) && !op_is_copied(op)) {
-        return 1; /* errors come also for what is held */
+        return 1; /* held operations fail as well */
     }
     if ((fake.held & op->kind) || (fake.held_to == op->ep->remote)) {
         return 0;
@@ -968,9 +968,9 @@ ucs_status_ptr_t ucp_ep_close_nbx(ucp_ep_h ep, const ucp_request_param_t *param)
     if (ep->num_callbacks > 0) {
         DIE("an endpoint is closed below a callback of its own operation");
     }
-    /* Over tcp its flush asks the peer once more, if UCX itself has sent anything since
-     * the last one (uct_tcp_ep_flush()), and a second close, by force, is refused
-     * (ucp_ep_close_nbx()): a peer that is stopped holds it for ever. */
+    /* Its flush over tcp sends the peer one more request if UCX itself has sent
+     * anything since the last one (uct_tcp_ep_flush()). A second close, by force, is
+     * refused (ucp_ep_close_nbx()): a peer that is stopped holds the close for ever. */
     if (!(param->op_attr_mask & UCP_OP_ATTR_FIELD_FLAGS) ||
         !(param->flags & UCP_EP_CLOSE_FLAG_FORCE)) {
         DIE("an endpoint is closed with a flush, which nothing can cut");

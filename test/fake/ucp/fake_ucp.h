@@ -41,8 +41,8 @@ enum {
 /** Forget everything and behave well again. Nothing may be open. */
 void fake_ucp_reset(void);
 
-/** Forget everything, with what is open left as it is: for a test that has failed
- * already, and where libmorikv leaves a worker alone. */
+/** Forget everything, and leave open objects as they are: for a test that has failed
+ * already, and for a worker that libmorikv leaves alone. */
 void fake_ucp_abandon(void);
 
 /** Complete operations of these kinds at once, inside the call. */
@@ -85,8 +85,8 @@ void fake_ucp_fail_map(unsigned n);
  * memory. 0: none. */
 void fake_ucp_fail_unmap(unsigned n);
 
-/** Keys are packed to this many bytes, what is behind their own being zero; 0: to as
- * many as they need, the default. */
+/** Size of packed keys, filled with zeros after their own bytes; 0: the size that they
+ * need, the default. */
 void fake_ucp_set_key_length(size_t length);
 
 /** Lists: 1 taken (default), 0 refused with UCS_ERR_UNSUPPORTED in the call. */
@@ -107,8 +107,8 @@ void fake_ucp_add_transport(const char *name);
 void fake_ucp_set_loop(const char *name);
 
 /**
- * Keys of what was registered at this address have no lane of their own, as where a GPU
- * runtime does not open it: a put is a rendezvous, and a list, which ends the endpoint
+ * Keys of memory registered at this address have no lane of their own, as if the GPU
+ * runtime did not open it. A put is a rendezvous then. A list, which ends the endpoint
  * in UCX 1.22 and 1.23 ("cannot find remote protocol"), ends the test. NULL: none.
  */
 void fake_ucp_close_way(const void *base);

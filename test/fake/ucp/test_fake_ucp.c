@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* The fake UCP keeps what it promises: order, visibility, faults, and its texts. */
+/* Promises of the fake UCP: order, visibility, faults, and its texts. */
 
 #include "test/fake/ucp/fake_ucp.h"
 #include "test/support/mkv_check.h"

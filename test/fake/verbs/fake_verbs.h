@@ -180,7 +180,7 @@ void fake_verbs_async(const char *device, enum ibv_event_type event);
 /** Stop the clock; @ref fake_verbs_advance alone moves it from now on. */
 void fake_verbs_stop_clock(void);
 
-/** Move a stopped clock, and retry or give up what waits for time. */
+/** Move a stopped clock, and retry or give up waiting work. */
 void fake_verbs_advance(uint64_t nsec);
 
 /**
@@ -219,8 +219,8 @@ void fake_verbs_objects(fake_verbs_objects_t *objects);
 void fake_verbs_reset(void);
 
 /**
- * Be what a process has that has not called verbs yet: the next call reads the
- * environment anew. The program ends if objects of it exist.
+ * Return to the state before the first call of verbs: the next call reads the
+ * environment anew. The program aborts if objects of it exist.
  */
 void fake_verbs_restart(void);
 

@@ -11,14 +11,14 @@
 #include "fake_verbs.h"
 
 /*
- * Inside the fake. What a peer's device has to see lies on the wire: receive queues,
- * completion queues, keys and states, in memory that all processes of a wire map. Send
- * queues are private: a device runs its own send queue and reaches into its peer's
- * memory (memcpy in one process, process_vm_writev() between two).
+ * Inside the fake. State that a peer's device must see lies on the wire: receive
+ * queues, completion queues, keys and states, in memory that all processes of a wire
+ * map. Send queues are private: a device runs its own send queue and accesses its
+ * peer's memory (memcpy in one process, process_vm_writev() between two).
  *
- * One lock, wire->lock, guards everything here, on the wire and off it. It is robust: a
- * process that dies holding it leaves the others going, and one that is stopped holding
- * it is let on until it gives it up: no device stops with a process.
+ * One lock, wire->lock, guards all state, on the wire and off it. The lock is robust:
+ * other processes continue when its holder dies. A holder that is stopped by a signal
+ * is continued until it releases the lock, as a device does not stop with a process.
  */
 
 #define FV_MAX_DEVICES 16
@@ -45,7 +45,7 @@ typedef struct fv_caps {
     int max_qp_wr;
     int max_sge;
     int max_inline;
-    int inline_errno; /* what ibv_create_qp() says to more than max_inline */
+    int inline_errno; /* error of ibv_create_qp() above max_inline */
     int max_cqe;
     int max_mr;
     uint64_t max_mr_size;
@@ -64,7 +64,7 @@ typedef struct fv_caps {
     bool dmabuf;
     bool efault;  /* ibv_create_qp() mostly fails off the main thread */
     bool td;      /* thread domains */
-    bool forgets; /* ibv_modify_qp() to error flushes what was not polled */
+    bool forgets; /* ibv_modify_qp() to error flushes unpolled entries */
     uint32_t ece; /* options; 0: none */
     int ifindex;  /* of the network interface, where it is */
     int grh;      /* the port wants a global header on InfiniBand, too */
@@ -163,7 +163,7 @@ typedef struct fv_wire_qp {
     uint8_t path_mtu;
     uint8_t min_rnr_timer;
     uint8_t max_dest_rd_atomic;
-    uint32_t ece; /* what it keeps to since it is ready to receive */
+    uint32_t ece; /* options in use since it is ready to receive */
     uint32_t recv_cq;
     uint32_t send_cq;
     fv_rq_t rq;    /* empty when srq is not */
@@ -456,7 +456,7 @@ int fv_rq_post(fv_rq_t *rq, const struct ibv_recv_wr *wr);
 fv_recv_t *fv_recv_next(const fv_wire_qp_t *qp); /* NULL: there is none */
 bool fv_recv_resolve(const fv_wire_qp_t *qp, const fv_recv_t *recv, struct ibv_sge *out,
                      unsigned *count);
-void fv_recv_take(fv_wire_qp_t *qp, fv_cqe_t *cqe); /* fills what it knows */
+void fv_recv_take(fv_wire_qp_t *qp, fv_cqe_t *cqe); /* fills its part of cqe */
 void fv_recv_flush(fv_wire_qp_t *qp);
 void fv_recv_free(const fv_cqe_t *cqe);
 int fv_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr,
@@ -482,11 +482,11 @@ bool fv_resolve(pid_t pid, uint32_t pd, const struct ibv_sge *sge, unsigned coun
 bool fv_cut(unsigned device);
 void fv_land(fv_qp_t *qp, fv_send_t *send);
 
-/* fv_datagram.c: what needs no connection, and may be lost */
+/* fv_datagram.c: unconnected messages, which may be lost */
 int fv_check_av(const fv_device_t *device, const struct ibv_ah_attr *av);
 int fv_datagram(fv_qp_t *qp, fv_send_t *send);
 
-/* fv_gpu.c: memory that is written later than it is said to be */
+/* fv_gpu.c: memory whose writes land after their completion */
 int fv_gpu_write(fv_qp_t *qp, const fv_wire_mr_t *mr, const fv_send_t *send,
                  const struct ibv_sge *local, unsigned count);
 void fv_gpu_push(fv_qp_t *qp, const fv_wire_mr_t *mr, const fv_send_t *send);
@@ -496,7 +496,7 @@ void fv_gpu_push_all(fv_qp_t *qp);
 /* fv_fault.c */
 bool fv_call_fails(const char *name);
 
-/* The same of one that asks the device for something, and counted as such. */
+/* The same for a call that is a command to the device, and counted as such. */
 bool fv_command_fails(const char *name);
 enum ibv_wc_status fv_wr_fault(uint32_t qp_num, bool is_any); /* or named alone */
 void fv_faults_init(void);

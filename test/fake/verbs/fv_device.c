@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Devices, contexts, what they say of themselves, and their asynchronous events. */
+/* Devices, contexts, their attributes, and their asynchronous events. */
 
 fv_device_t *fv_device_of(const struct ibv_context *context)
 {

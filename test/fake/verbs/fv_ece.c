@@ -5,10 +5,10 @@
 #include <string.h>
 
 /*
- * Enhanced connection establishment, as providers/mlx5 of rdma-core has it: a queue
- * pair is made with all that its device can; what the user sets takes effect when it is
- * ready to receive, as far as the device has it, and nothing is set after that. The
- * others' providers have neither call.
+ * Enhanced connection establishment as in providers/mlx5 of rdma-core. A queue pair is
+ * made with all options of its device. The user's options take effect when it is ready
+ * to receive, restricted to those of the device; later changes are refused. The other
+ * providers have neither call.
  */
 
 #define FV_VENDOR_MLX5 0x02c9 /* of ibv_device_attr */

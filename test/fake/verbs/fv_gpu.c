@@ -5,10 +5,10 @@
 #include <string.h>
 
 /*
- * Memory of GPUs, behind PCIe: a device acknowledges a write when it has posted it, and
- * nothing says when it gets there. Here it does not before it is pushed: by a read from
- * the same GPU behind it on the same queue pair. (On a real machine another queue
- * pair's read may do, or luck.)
+ * Memory of GPUs, behind PCIe. A device acknowledges a write when it has posted it, and
+ * gives no guarantee of its arrival. In the fake the write arrives when a later read
+ * from the same GPU on the same queue pair pushes it. (On a real machine a read of a
+ * different queue pair may do so as well, or luck.)
  */
 
 #define FV_MAX_RANGES 64

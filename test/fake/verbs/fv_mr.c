@@ -152,7 +152,7 @@ const fv_wire_mr_t *fv_key_find(uint32_t key)
     return (mr->used && (mr->gen == (key & 0xff))) ? mr : NULL;
 }
 
-/* Refuse what get_user_pages() refuses: holes, GPU memory without a peer driver. */
+/* Refuse the same as get_user_pages(): holes, GPU memory without a peer driver. */
 static int fv_check_range(const void *addr, size_t length, unsigned access)
 {
     const uintptr_t begin = (uintptr_t)addr, end = begin + length;
@@ -324,8 +324,8 @@ struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t length,
     return ibv_reg_mr_iova2(pd, addr, length, iova, (unsigned)access);
 }
 
-/* A dma-buf is a file here (libhipcpu exports memfds): mapping it is what the device's
- * page tables are to the real thing. */
+/* A dma-buf is a file here (libhipcpu exports memfds): mapping it stands for the real
+ * device's page tables. */
 struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length,
                                  uint64_t iova, int fd, int access)
 {

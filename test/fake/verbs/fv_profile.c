@@ -10,9 +10,9 @@
 #include <unistd.h>
 
 /*
- * Devices and what they can do, as the kernel's drivers report it; what they take from
- * firmware is what such devices are known to say. How many queue pairs and regions
- * there may be (max_qp, max_mr) is the fake's own, and less.
+ * Devices and their limits as the kernel's drivers report them. Limits that come from
+ * firmware are those that such devices are known to report. The numbers of queue pairs
+ * and regions (max_qp, max_mr) are the fake's own, and smaller.
  */
 
 #define FV_SPEED_EDR 32

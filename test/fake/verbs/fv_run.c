@@ -68,7 +68,7 @@ static void fv_complete(fv_qp_t *qp)
     }
 }
 
-/* How long the head of the queue may wait for what it waits for. */
+/* Time that the head of the queue may wait for the peer. */
 static uint64_t fv_patience(const fv_qp_t *qp, int stall)
 {
     const fv_wire_qp_t *peer;
@@ -210,7 +210,7 @@ void fv_qp_run(fv_qp_t *qp)
         qp->sq_run++;
         if ((status != IBV_WC_SUCCESS) && (qp->wire->state != IBV_QPS_ERR)) {
             qp->wire->state = IBV_QPS_ERR;
-            fv_complete(qp); /* the cause first, then what it flushes */
+            fv_complete(qp); /* the cause first, then the flushed ones */
             fv_qp_to_error(qp->wire);
         }
     }

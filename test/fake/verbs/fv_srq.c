@@ -7,11 +7,11 @@
 #include <time.h>
 
 /*
- * Shared receive queues, of the devices whose drivers have them. Refused as the
- * strictest of them does: no receives at all (rxe_srq_chk_attr() in sw/rxe/rxe_srq.c),
- * another size later and a limit that cannot be reached (mlx5_ib_modify_srq() in
- * hw/mlx5/srq.c). What a driver without them says is rdma-core's
- * (libibverbs/dummy_ops.c).
+ * Shared receive queues, of the devices whose drivers have them. The fake is as strict
+ * as the strictest driver. Refused are: no receives at all (rxe_srq_chk_attr() in
+ * sw/rxe/rxe_srq.c), a later change of the size and a limit that cannot be reached
+ * (mlx5_ib_modify_srq() in hw/mlx5/srq.c). Errors of a driver without them are
+ * rdma-core's (libibverbs/dummy_ops.c).
  */
 
 static int fv_srq_check_create(const struct ibv_pd *pd, const struct ibv_srq_attr *attr)

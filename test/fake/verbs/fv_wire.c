@@ -57,7 +57,7 @@ static bool fv_stopped(pid_t pid)
     return (state != NULL) && (strncmp(state, ") T", 3) == 0);
 }
 
-/* The one that holds the lock is not known: it may be about to say so. */
+/* The holder is unknown yet: it may be about to write its number. */
 static void fv_wake_stopped(bool woken[FV_MAX_CONTEXTS])
 {
     const fv_wire_context_t *context = fv.wire->context;
@@ -175,7 +175,7 @@ uint64_t fv_now(void)
     return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
-/* A zombie has no memory any more, so reading it says more than kill(pid, 0). */
+/* Reading memory detects a zombie, which has none any more; kill(pid, 0) does not. */
 static bool fv_has_memory(pid_t thread)
 {
     char byte;
@@ -185,8 +185,9 @@ static bool fv_has_memory(pid_t thread)
     return (process_vm_readv(thread, &here, 1, &there, 1, 0) >= 0) || (errno != ESRCH);
 }
 
-/* The thread by which a process' memory and files are reached. A device needs none: a
- * process whose first thread has ended is reached by another one. 0: it has ended. */
+/* Find a thread that gives access to a process' memory and files. A device needs none;
+ * a process whose first thread has ended is accessed through a different one. 0: it has
+ * ended. */
 static pid_t fv_thread_of(pid_t pid)
 {
     struct dirent *entry;

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* How queue pairs fail: with which status, what else completes, in which order. */
+/* Failures of queue pairs: the status, the other completions, and their order. */
 
 #define SIZE 4096
 #define FAR (VERBS_PAIR_BUFFER / 2)

@@ -131,7 +131,7 @@ START_TEST(read_without_a_fence_is_late)
     wr[1].send_flags = IBV_SEND_SIGNALED;
     ck_assert_int_eq(ibv_post_send(side[0].qp, wr, &bad), 0);
     verbs_expect(side[0].send_cq, 2, IBV_WC_SUCCESS);
-    ck_assert_uint_eq(side[1].buffer[FAR], 0); /* what was there before the read */
+    ck_assert_uint_eq(side[1].buffer[FAR], 0); /* contents from before the read */
     ck_assert_uint_eq(mkv_pattern_check(side[0].buffer + FAR, SIZE, 2, 0), SIZE);
     verbs_pair_close(side);
 }
@@ -376,7 +376,7 @@ static int create_srq(uint32_t max_wr, uint32_t max_sge)
     return (srq != NULL) ? ibv_destroy_srq(srq) : errno;
 }
 
-/* Loop index: ionic; mlx5, whose completions stay what they are */
+/* Loop index: ionic; mlx5, whose completions do not change */
 START_TEST(ionic_forgets_in_error_what_was_not_polled)
 {
     setenv("FAKE_VERBS_DEVICES",
@@ -603,7 +603,7 @@ START_TEST(ece_is_set_before_a_queue_pair_is_ready)
     verbs_qp_to_rtr(side[0].qp, &side[1], side[1].qp, side[0].gid_index);
     ck_assert_int_eq(ibv_set_ece(side[0].qp, &ece), EINVAL);
     ck_assert_int_eq(ibv_query_ece(side[0].qp, &ece), 0);
-    ck_assert_uint_eq(ece.options, 1); /* of what was set, what there is */
+    ck_assert_uint_eq(ece.options, 1); /* of the set options, those of the device */
     verbs_pair_close(side);
 }
 END_TEST

@@ -104,7 +104,7 @@ static int child_main(int fd, void *arg)
             ibv_ack_cq_events(cq, 1);
             verbs_expect(side[1].recv_cq, 5, IBV_WC_SUCCESS);
             break;
-        case 'c': /* compare what arrived */
+        case 'c': /* compare the arrived bytes */
             ck_assert_uint_eq(mkv_pattern_check(side[1].buffer + FAR, SIZE, 1, 0),
                               SIZE);
             break;

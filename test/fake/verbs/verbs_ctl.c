@@ -42,7 +42,7 @@ int main(int argc, char **argv)
     } else if ((argc == 3) && (strcmp(argv[1], "bytes") == 0)) {
         fake_verbs_wire_bytes(argv[2], &out, &in);
         printf("%" PRIu64 " %" PRIu64 "\n", out, in);
-        fflush(stdout); /* before what a sanitizer says at the end */
+        fflush(stdout); /* before a sanitizer's report at the end */
     } else {
         return usage();
     }

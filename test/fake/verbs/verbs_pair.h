@@ -75,7 +75,7 @@ enum ibv_qp_state verbs_qp_state(struct ibv_qp *qp);
 void verbs_pair_reconnect(verbs_side_t side[2], const verbs_path_t *path);
 
 /** Post one work request on @a qp from or to @a side's buffer at @a offset, with its
- * peer's buffer at @a remote for RDMA. @return what ibv_post_send() returned. */
+ * peer's buffer at @a remote for RDMA. @return Result of ibv_post_send(). */
 int verbs_post(struct ibv_qp *qp, const verbs_side_t *side, const verbs_side_t *peer,
                enum ibv_wr_opcode opcode, uint64_t wr_id, uint32_t offset,
                uint32_t remote, uint32_t length, unsigned flags);

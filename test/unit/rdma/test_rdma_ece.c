@@ -40,7 +40,7 @@ static void get_address(unsigned which)
     const uct_iface_attr_t *attr = &rig.side[which].attr;
     address_t *addr = &addrs[which];
 
-    ck_assert_uint_le(attr->ep_addr_len, 63); /* what UCX has room for */
+    ck_assert_uint_le(attr->ep_addr_len, 63); /* UCX's maximum */
     addr->length = attr->ep_addr_len;
     ck_assert_int_eq(
         uct_iface_get_device_address(rig.side[which].iface, (void *)addr->dev), UCS_OK);
@@ -60,7 +60,7 @@ static void create_both(void)
     conn.ep[1] = rig_create_ep(&rig, 1, &conn);
 }
 
-/* UCP's requester gets an answer, or both have asked at once. */
+/* UCP's requester gets an answer, or both sides have sent a request at once. */
 static void connect_as(int is_answered)
 {
     create_both();
@@ -221,7 +221,7 @@ static int has_new_queue_pairs(void *arg)
     return num == 2;
 }
 
-/* Its queue pairs are asked anew: they may be another device's. */
+/* Its queue pairs are queried anew: they may belong to a different device. */
 START_TEST(connection_made_anew_keeps_to_it)
 {
     const uint32_t both = ECE_VERSION | ((_i == 0) ? 1 : 2);

@@ -13,9 +13,9 @@
 #include <string.h>
 
 /*
- * How mori_rdma fills queues: depth, credits, doorbells, stripes, and devices that can
- * do little. The fake aborts when a completion queue is overrun and refuses what does
- * not fit.
+ * Filling of queues: depth, credits, doorbells, stripes, and devices with low limits.
+ * The fake aborts when a completion queue is overrun and refuses requests that do not
+ * fit.
  */
 
 #define SIZE (1u << 20)
@@ -319,7 +319,7 @@ START_TEST(credits_add_up_whatever_happens)
     ck_assert_uint_eq(rnr(&conn), 0);
 
     for (i = 0; i < 1000; i++) {
-        rig_progress(&rig); /* what is owed is given */
+        rig_progress(&rig); /* owed credits are returned */
     }
     rig.hold[1] = 1;
     for (burst = 0; rig_try_am(&rig, conn.ep[0], 0, 64) == UCS_OK; burst++) {
@@ -544,8 +544,8 @@ START_TEST(user_sees_what_each_queue_pair_posted)
 }
 END_TEST
 
-/* The device's place on PCI, which UCX chooses rails by, is read where the library says
- * that the device is: nothing in this machine's sysfs has its name. */
+/* UCX chooses rails by the device's PCI address. The library's path is used for it, as
+ * this machine's sysfs has no such device. */
 START_TEST(device_is_at_its_pci_address)
 {
     char dir[] = "/tmp/rdma_flow.XXXXXX", command[64], bdf[32];

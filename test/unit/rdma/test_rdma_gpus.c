@@ -29,7 +29,7 @@
 #define MAX_GPUS 8
 #define BLOCK 1024
 #define BLOCKS 64
-#define SHIFT 256 /* between what is written to one GPU and to the next */
+#define SHIFT 256 /* between the data for one GPU and for the next */
 
 /* How bytes get to a GPU. */
 typedef enum how { BY_ZCOPY, BY_SHORT, BY_BCOPY, BY_PIECES, BY_LIST, NUM_HOWS } how_t;
@@ -48,7 +48,7 @@ typedef struct row {
     const char *depth;
 } row_t;
 
-/* The first few say most. */
+/* The first rows are the most important. */
 static const row_t rows[] = {
     {8, "2", "512"}, {8, "2", "2"},   {8, "1", "512"}, {8, "1", "2"},
     {1, "1", "512"}, {2, "1", "512"}, {2, "2", "512"},
@@ -238,7 +238,7 @@ START_TEST(consumer_on_every_gpu_sees_what_was_flushed)
         }
         wait_acknowledged();
         for (gpu = 0; gpu < num_gpus; gpu++) {
-            /* acknowledged is not written: else this test would say nothing */
+            /* acknowledged is not written: else this test would prove nothing */
             ck_assert(!is_seen(gpu, how));
         }
 
@@ -755,7 +755,7 @@ START_TEST(behind_a_wrong_offset_comes_the_other_way)
     unsigned num;
 
     setenv("HIPCPU_RULES", "dmabuf-offset", 1);
-    setenv("UCX_MORI_RDMA_GPU_FLUSH", "n", 1); /* whose page is a region, too */
+    setenv("UCX_MORI_RDMA_GPU_FLUSH", "n", 1); /* offset whose page is a region, too */
     setenv("UCX_MORI_RDMA_DMABUF_CANARY", "y", 1);
     open_part(_i);
     num = num_dmabufs();

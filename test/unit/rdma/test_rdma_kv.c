@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * libmorikv over mori_rdma, to GPU memory that shows what was written to it only after
- * a read behind it, as PCIe allows (fake_verbs.h): at DONE the bytes are there.
+ * libmorikv over mori_rdma. Writes to the GPU memory become visible only after a later
+ * read, as PCIe allows (fake_verbs.h). All bytes must be visible at DONE.
  */
 
 #include "config.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* Options against what a device has; codes of verbs. */
+/* Options against the limits of a device; codes of verbs. */
 
 #include "test/support/mkv_check.h"
 

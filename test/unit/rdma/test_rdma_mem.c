@@ -115,7 +115,7 @@ START_TEST(twin_ends_with_its_region_or_its_device)
 }
 END_TEST
 
-/* Registers and deregisters what the other thread looks for. */
+/* Registers and deregisters the memory that the other thread looks up. */
 static void *come_and_go(void *arg)
 {
     unsigned i;

@@ -11,8 +11,8 @@
 #include <stdlib.h>
 
 /*
- * When what failed is tried again, by a clock that the test moves; and that a sleeper
- * is woken for it. Side A has broken and tries, and side B does nothing meanwhile.
+ * Times of retries, by a clock that the test moves; and that a sleeping thread is woken
+ * for them. Side A has broken and retries, and side B does nothing meanwhile.
  */
 
 #define SIZE 4096
@@ -27,7 +27,7 @@ typedef struct times {
     unsigned ms[MAX_TIMES];
 } times_t;
 
-/* Side A alone, and nothing of what happens by the clock is left to do. */
+/* Progress side A alone, until no work of the present time is left. */
 static void progress_a(void)
 {
     unsigned i;
@@ -42,7 +42,7 @@ static void start(void)
     setenv("UCX_MORI_RDMA_RECOVERY_TIMEOUT", "1000s", 1);
     rig_open(&rig, SIZE);
     rig_connect(&rig, &conn);
-    progress_a(); /* what is made ahead is there */
+    progress_a(); /* spare objects exist */
 }
 
 static void finish(void)

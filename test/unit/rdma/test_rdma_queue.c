@@ -262,9 +262,10 @@ static void expect_silence(void)
 }
 
 /*
- * The queue of side A's datagrams breaks with that of the other connection. Of its own
- * side B knows a queue pair that is no more then, and side A does not notice when B's
- * fails. Loop index: connected before or, with addresses of before, afterwards.
+ * The queue of side A's datagrams breaks together with that of the other connection.
+ * Side B uses the number of a queue pair that is gone then, and side A does not notice
+ * when B's fails. Loop index: connected before or, with addresses of before,
+ * afterwards.
  */
 START_TEST(peers_by_other_queues_are_told_where_datagrams_go)
 {

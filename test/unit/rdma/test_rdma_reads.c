@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Devices whose queue pairs share few responder resources, as ionic's were measured: 16
- * for all of them, and EINVAL to a queue pair that asks for more than are left. */
+/* Devices whose queue pairs share few responder resources, as measured for ionic: 16
+ * for all of them, and EINVAL for a queue pair that requests more than are left. */
 
 #define SIZE 65536
 #define GETS 32

@@ -340,7 +340,7 @@ START_TEST(both_directions_at_once)
 }
 END_TEST
 
-/* Credits are what they were: many more messages than there are receives go through. */
+/* Credits are unchanged: many more messages than there are receives arrive. */
 START_TEST(credits_survive)
 {
     uint64_t sent = 0;
@@ -455,7 +455,7 @@ START_TEST(put_behind_a_fence_fails_the_endpoint)
 }
 END_TEST
 
-/* Loop index 1: what got through once before makes no difference. */
+/* Loop index 1: earlier successful operations make no difference. */
 START_TEST(what_never_gets_through_fails_after_some_tries)
 {
     unsigned i;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * The send queue against a device that takes as many work requests as the test says.
+ * The send queue against a device that takes as many work requests as the test allows.
  */
 
 #include "test/support/mkv_check.h"
@@ -112,7 +112,7 @@ static void add_many(unsigned count)
     }
 }
 
-/* The device's queue, what is gathered, and what is free are all there is. */
+/* The device's queue, gathered entries and free ones add up to the whole. */
 static void expect_sum(void)
 {
     ck_assert_uint_eq(

@@ -151,7 +151,7 @@ START_TEST(device_address_comes_back_as_it_was)
     uint8_t bytes[MUCT_RDMA_DEV_ADDR_SIZE];
     muct_rdma_dev_addr_t other;
 
-    ck_assert_uint_le(MUCT_RDMA_DEV_ADDR_SIZE, 31); /* what UCX has room for */
+    ck_assert_uint_le(MUCT_RDMA_DEV_ADDR_SIZE, 31); /* UCX's maximum */
     muct_rdma_dev_addr_pack(&device, bytes);
     memset(&other, 0, sizeof(other));
     ck_assert_int_eq(muct_rdma_dev_addr_unpack(bytes, sizeof(bytes), &other), 0);
@@ -205,7 +205,7 @@ START_TEST(endpoint_address_comes_back_as_it_was)
         addr.qp_nums[i] = 0xfffff0 + (uint32_t)i;
     }
 
-    ck_assert_uint_le(sizeof(bytes), 63); /* what UCX has room for */
+    ck_assert_uint_le(sizeof(bytes), 63); /* UCX's maximum */
     muct_rdma_ep_addr_pack(&addr, bytes);
     memset(&other, 0, sizeof(other));
     ck_assert_int_eq(
@@ -228,7 +228,7 @@ START_TEST(endpoint_address_has_a_place_for_ece_behind_it)
     muct_rdma_ep_addr_t other;
     size_t length;
 
-    ck_assert_uint_le(sizeof(bytes), 63); /* what UCX has room for */
+    ck_assert_uint_le(sizeof(bytes), 63); /* UCX's maximum */
     muct_rdma_ep_addr_pack(&addr, bytes);
     memset(&other, 0, sizeof(other));
     ck_assert_int_eq(muct_rdma_ep_addr_unpack(bytes, sizeof(bytes), &other), 0);
