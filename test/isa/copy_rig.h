@@ -61,8 +61,8 @@ bool copy_rig_add(copy_rig_t *rig, size_t to, size_t from, size_t length);
  *
  * @param [in] with_tail  Give half of the tiles to a tail, which short lists have not.
  *
- * @return 0   It ran; dst holds what the host sees after the launch.
- * @return -1  isa_gpu_error(rig->gpu) says why not.
+ * @return 0   It ran; dst holds the bytes that the host sees after the launch.
+ * @return -1  isa_gpu_error(rig->gpu) has the reason.
  */
 int copy_rig_run(copy_rig_t *rig, uint32_t max_blocks, uint32_t block_size,
                  bool with_tail, isa_scope_t acquire);

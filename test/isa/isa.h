@@ -24,7 +24,7 @@
 /** When memory operations happen, between their issue and the wait for them. */
 typedef enum isa_timing {
     ISA_EARLY,  /**< At once, and stores go through to memory */
-    ISA_LATE,   /**< At the wait; what bypasses the caches at once */
+    ISA_LATE,   /**< At the wait; accesses that bypass caches at once */
     ISA_RANDOM, /**< Any time in between, and dirty lines may be evicted */
 } isa_timing_t;
 
@@ -97,7 +97,7 @@ bool isa_arch_is_known(const char *arch);
  * Run a kernel to its end.
  *
  * @return 0   It has run; bytes that were not released may still be in caches.
- * @return -1  It has not; isa_gpu_error() says why.
+ * @return -1  It has not; isa_gpu_error() has the reason.
  */
 int isa_gpu_launch(isa_gpu_t *gpu, const isa_launch_t *launch);
 
@@ -106,8 +106,8 @@ int isa_gpu_launch(isa_gpu_t *gpu, const isa_launch_t *launch);
  * Whether a kernel can be launched: its needs, and its instructions to the first
  * s_endpgm.
  *
- * @return 0   As far as that goes.
- * @return -1  isa_gpu_error() names what is not implemented; nothing has happened.
+ * @return 0   Launch is possible up to there.
+ * @return -1  isa_gpu_error() names the missing instruction; nothing has happened.
  */
 int isa_gpu_check_launch(isa_gpu_t *gpu, const isa_launch_t *launch);
 

@@ -2,7 +2,7 @@
 
 /*
  * Branches, barriers, waits and cache control (AMD Instinct MI300 ISA, chapter 4 and
- * 16.5; AMDGPUUsage for what the cache instructions mean).
+ * 16.5; AMDGPUUsage for the meaning of cache instructions).
  */
 
 #include "isa_impl.h"
@@ -88,9 +88,9 @@ static void perform_write_back(isa_wave_t *wave, isa_pending_t *pending)
 }
 
 /*
- * Begin to write back what the L2 of this die has now. That includes earlier stores of
- * the same wave, which are in front of it in the same queue; those of other waves only
- * if they have been waited for.
+ * Begin to write back the present contents of this die's L2. They include earlier
+ * stores of the same wave, which are in front of it in the same queue; those of other
+ * waves only if they have been waited for.
  */
 static void flow_exec_wbl2(isa_wave_t *wave, const isa_inst_t *inst)
 {
@@ -123,7 +123,7 @@ static void flow_exec_inv_l2(isa_wave_t *wave, const isa_inst_t *inst)
     isa_cache_invalidate(&wave->gpu->l2[wave->group->die]);
 }
 
-/* gfx942 says by bits how far it goes. */
+/* Bits of gfx942's instruction select its scope. */
 static void flow_exec_inv(isa_wave_t *wave, const isa_inst_t *inst)
 {
     flow_exec_inv_l1(wave, inst);

@@ -163,7 +163,7 @@ typedef struct isa_arch {
     unsigned lanes;
     unsigned num_dies;  /* that have an L2 each */
     bool has_vs;        /* stores have a counter of their own */
-    bool scopes_by_bit; /* sc0 and sc1 say the scope of an access */
+    bool scopes_by_bit; /* sc0 and sc1 select the scope of an access */
     bool flat_in_order; /* flat operations are counted in order with others
                          * (hasFlatLgkmVMemCountInOrder() of LLVM's GCNSubtarget.h) */
 } isa_arch_t;

@@ -109,7 +109,8 @@ static void slot_give(kfd_slot_t *slot)
     pthread_mutex_unlock(&slots_lock);
 }
 
-/* A line a dispatch in the file that ISA_KFD_LOG names: what ran here, and what not. */
+/* Log a line per dispatch in the file that ISA_KFD_LOG names: kernels that ran here, or
+ * not. */
 static void slot_log(const kfd_slot_t *slot, const char *name, const char *result)
 {
     const char *path = getenv("ISA_KFD_LOG");

@@ -194,7 +194,7 @@ static void mem_exec_store(isa_wave_t *wave, const isa_inst_t *inst)
     mem_issue(wave, pending, true);
 }
 
-/* sc0 or glc asks for the value before; then there is a result in front. */
+/* sc0 or glc requests the old value; then there is a result in front. */
 static void mem_exec_atomic(isa_wave_t *wave, const isa_inst_t *inst)
 {
     unsigned wanted = wave->gpu->arch->scopes_by_bit ? ISA_MOD_SC0 : ISA_MOD_GLC;
@@ -261,7 +261,7 @@ static uint64_t value_swap(uint64_t a, uint64_t b, uint64_t c)
     return b;
 }
 
-/* The new value comes first, then what it is compared with. */
+/* The new value comes first, then the one to compare with. */
 static uint64_t value_cmpswap(uint64_t a, uint64_t b, uint64_t c)
 {
     return (a == c) ? b : a;

@@ -3,10 +3,9 @@
 /*
  * Memory of the GPU, through the L1 of a workgroup and the L2 of its die.
  *
- * Loads fill both caches with the bytes that were asked for. Stores go through the L1
- * and stay in the L2. What has system scope, and all of the host's memory, is not kept
- * by the L2. Atomic operations meet in memory, since dies have no other place in
- * common.
+ * Loads fill both caches with the requested bytes. Stores go through the L1 and stay in
+ * the L2. The L2 keeps neither data of system scope nor the host's memory. Atomic
+ * operations meet in memory, since dies have no other place in common.
  */
 
 #include "isa_impl.h"
@@ -218,7 +217,7 @@ void isa_write_lines(struct isa_gpu *gpu, isa_line_t *lines)
     }
 }
 
-/* Memory has what this die wrote, and this die keeps no copy. */
+/* Memory gets this die's stores, and this die keeps no copy. */
 static void atomic_prepare(isa_wave_t *wave, uint64_t address, unsigned length)
 {
     isa_cache_t *l2 = &wave->gpu->l2[wave->group->die];

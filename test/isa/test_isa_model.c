@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Whether the flag of the copy kernel's machine code comes behind its bytes, and
- * whether a launch reads what is in memory, under the memory model of README.md.
- * Without the instructions that are there for it, the same launches have wrong bytes.
+ * Whether the copy kernel's machine code stores its flag after its bytes, and whether a
+ * launch reads the present contents of memory, under the memory model of README.md. The
+ * same launches produce wrong bytes when the instructions for it are removed.
  */
 
 #include "copy_rig.h"

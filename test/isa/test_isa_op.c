@@ -53,7 +53,7 @@ static void teardown(void)
     isa_gpu_destroy(gpu);
 }
 
-/* Text is what the disassembler would give. */
+/* Text is the disassembler's output. */
 static void execute(const char *text)
 {
     isa_inst_t inst = {.size = 4};

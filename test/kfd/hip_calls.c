@@ -19,7 +19,7 @@ void hip_say(const char *label, long number)
     printf("%s=%ld ", label, number);
 }
 
-/* How a pointer of the attributes relates to the one that was asked for. */
+/* Relation of a pointer of the attributes to the queried one. */
 static const char *calls_relation(const void *pointer, const void *address)
 {
     return (pointer == address) ? "same" : (pointer != NULL) ? "other" : "0";

@@ -5,7 +5,7 @@
 
 /**
  * @file
- * Probes of a HIP runtime: each is a few calls, and one line of what they return.
+ * Probes of a HIP runtime: each is a few calls, and one line of their results.
  *
  * A line has no addresses and no times, so that lines of two runtimes can be compared.
  * A probe runs in a process of its own, as some end it.
@@ -30,11 +30,11 @@ extern const hip_probe_t hip_probes_capture[];
 /** Print "label=number". */
 void hip_say(const char *label, long number);
 
-/** Call a function of the runtime and print "label=what it returned". */
+/** Call a function of the runtime and print "label=result". */
 #define ASK(_label, _name, ...) hip_say(_label, (long)HIP(_name)(__VA_ARGS__))
 
-/** Print what hipPointerGetAttributes() and hipMemGetAddressRange() have of an address.
- */
+/** Print the results of hipPointerGetAttributes() and hipMemGetAddressRange() for an
+ * address. */
 void hip_say_attributes(const char *label, const void *address);
 void hip_say_range(const char *label, void *address);
 

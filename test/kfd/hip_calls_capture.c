@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Probes of calls while a stream captures in the global mode. A probe's name says which
- * thread calls: "own" captures itself and "thread" is another one; and its mode.
+ * Probes of calls while a stream captures in the global mode. A probe's name contains
+ * the calling thread ("own" captures itself, "thread" is a second one) and its mode.
  */
 
 #include "hip_calls.h"

@@ -21,7 +21,7 @@ int hip_has(const char *name);
 /** A function of the runtime. */
 #define HIP(_name) ((__typeof__(&_name))hip_symbol(#_name))
 
-/** End the program with a text about where and what. */
+/** End the program with a text about the place and the cause. */
 void hip_fail(const char *file, int line, const char *what, int code)
     __attribute__((noreturn));
 

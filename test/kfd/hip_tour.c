@@ -121,7 +121,7 @@ static void tour_peer(tour_t *tour, int peer)
     HIP_OK(hipSetDevice, 0);
 }
 
-/* VRAM is what the topology has of it; all of it and more cannot be allocated. */
+/* VRAM has the size in the topology; all of it and more cannot be allocated. */
 static void tour_limits(void)
 {
     size_t left, total;

@@ -3,7 +3,7 @@
 /*
  * Packets of HSA's queues (HSA Runtime Programmer's Reference 1.2, 2.9; AMD's formats:
  * amd_hsa_queue.h, amd_hsa_signal.h and hsa_ven_amd_aqlprofile.h of ROCr). A queue
- * plays one packet after the other, so that the barrier bit asks for nothing more.
+ * plays one packet after the other, so that the barrier bit has no further effect.
  */
 
 #include "kfd_impl.h"
@@ -187,7 +187,7 @@ static bool kfd_barrier_value(kfd_queue_t *queue, const kfd_aql_packet_t *packet
     return false;
 }
 
-/* The queue of the kernel that a thread plays: an interpreter knows the dispatch alone.
+/* The queue of the kernel that a thread plays: an interpreter has the dispatch alone.
  */
 static __thread kfd_queue_t *kfd_running;
 

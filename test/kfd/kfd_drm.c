@@ -80,7 +80,8 @@ KFD_EXPORT int amdgpu_device_initialize(int fd, uint32_t *major, uint32_t *minor
     if (device == NULL) {
         return -ENOMEM;
     }
-    /* libdrm duplicates the descriptor; the table of descriptors knows opened ones */
+    /* libdrm duplicates the descriptor; the table of descriptors contains opened ones
+     */
     snprintf(path, sizeof(path), "/dev/dri/renderD%d", KFD_FIRST_MINOR + gpu);
     device->gpu = gpu;
     device->fd = open(path, O_RDWR | O_CLOEXEC);

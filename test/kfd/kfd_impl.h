@@ -28,7 +28,7 @@
 /** GPUs that a range is mapped to, a bit each */
 typedef uint64_t kfd_mask_t;
 
-/** A product in one mode of partitioning: what sysfs has of each of its nodes. */
+/** A product in one mode of partitioning: the properties of its nodes in sysfs. */
 typedef struct kfd_model {
     const char *name;      /**< Value of KFDCPU_MODEL */
     const char *marketing; /**< Name that libdrm returns */
@@ -99,7 +99,7 @@ const char *kfd_topology_path(const char *path, char *buffer, size_t size);
 /** Account @a bytes of VRAM of a GPU. @return whether that much was free. */
 bool kfd_usage_take(int gpu, uint64_t bytes);
 
-/** Give back what kfd_usage_take() has accounted. */
+/** Give back memory that kfd_usage_take() has accounted. */
 void kfd_usage_give(int gpu, uint64_t bytes);
 
 /** VRAM of a GPU that is free. */
@@ -152,7 +152,7 @@ int kfd_memory_svm(void *arg);
 /** mmap(2) of /dev/kfd or a render node. */
 void *kfd_memory_mmap(void *address, size_t length, int flags, off_t offset);
 
-/** mmap(2) that no hook of the process sees: what a GPU's page table does. */
+/** mmap(2) that no hook of the process sees, for the work of a GPU's page table. */
 void *kfd_raw_mmap(void *address, size_t length, int prot, int flags, int fd,
                    off_t offset);
 
@@ -237,7 +237,7 @@ bool kfd_sdma_play(kfd_queue_t *queue);
 kfd_queue_t *kfd_running_queue(void);
 
 
-/* kfd_access.c: what a GPU does to memory; false: not mapped, the queue is halted */
+/* kfd_access.c: a GPU's accesses to memory; false: not mapped, the queue is halted */
 
 bool kfd_may(kfd_queue_t *queue, uint64_t address, uint64_t length, bool is_write);
 bool kfd_copy(kfd_queue_t *queue, uint64_t dst, uint64_t src, uint64_t length);
@@ -273,7 +273,7 @@ int kfd_maps_open(void);
 
 /* kfd_calls.c */
 
-/** The C library's mmap(2), which UCX and others patch to see what is mapped. */
+/** The C library's mmap(2), which UCX and others patch to see mappings. */
 void *kfd_next_mmap(void *address, size_t length, int prot, int flags, int fd,
                     off_t offset);
 

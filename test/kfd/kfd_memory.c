@@ -2,7 +2,7 @@
 
 /*
  * Buffer objects: a table of handles of this process. Their bytes are memfds, so that
- * another process can import them; what a memfd is, its name says.
+ * another process can import them; a memfd's name contains its kind.
  *
  * The table's lock guards which entries are used. An entry belongs to the calls that
  * have its handle, which libhsakmt serializes.

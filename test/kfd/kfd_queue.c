@@ -166,8 +166,7 @@ static void *kfd_queue_main(void *arg)
     return NULL;
 }
 
-/* kfd_queue_acquire_buffers() of Linux 6.12: what a queue reads and writes is mapped.
- */
+/* kfd_queue_acquire_buffers() of Linux 6.12: a queue's buffers must be mapped. */
 static bool kfd_queue_is_mapped(int gpu, const struct kfd_ioctl_create_queue_args *a)
 {
     return kfd_map_allows(gpu, a->ring_base_address, a->ring_size) &&

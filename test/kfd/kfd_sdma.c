@@ -24,8 +24,8 @@ enum {
 #define KFD_SDMA_ATOMIC_ADD64 47
 #define KFD_SDMA_TIME_GET_GLOBAL 2
 
-/* POLL_REGMEM: a bit of its header, and the word by which ROCr asks to flush the HDP
- * (hdp_flush_cmd of amd_blit_sdma.cpp) */
+/* POLL_REGMEM: a bit of its header, and the word by which ROCr requests a flush of the
+ * HDP (hdp_flush_cmd of amd_blit_sdma.cpp) */
 #define KFD_SDMA_POLL_MEMORY (1u << 31)
 #define KFD_SDMA_HDP_FLUSH 0x80000000u
 

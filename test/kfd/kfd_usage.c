@@ -32,7 +32,7 @@ static struct {
     int fd;
     kfd_row_t *rows;
     kfd_row_t *own;
-    pid_t pid; /* whose row own is: a fork starts with nothing */
+    pid_t pid; /* process whose row own is: a fork starts with nothing */
 } kfd_usage = {PTHREAD_MUTEX_INITIALIZER, -1, NULL, NULL, 0};
 
 /* When a process began, in ticks; 0: there is none. */
@@ -156,7 +156,7 @@ bool kfd_usage_take(int gpu, uint64_t bytes)
 void kfd_usage_give(int gpu, uint64_t bytes)
 {
     kfd_usage_lock();
-    if (kfd_usage.own->bytes[gpu] >= bytes) { /* a fork frees what its parent has */
+    if (kfd_usage.own->bytes[gpu] >= bytes) { /* a fork frees its parent's memory */
         kfd_usage.own->bytes[gpu] -= bytes;
     }
     kfd_usage_unlock();

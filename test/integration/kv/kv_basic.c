@@ -148,9 +148,8 @@ START_TEST(write_layer_by_layer_behind_gates)
 }
 END_TEST
 
-/* An engine gives nearly all of a GPU to its cache: what is left is not ours.
- * Connecting takes a number for each queue, so that the first copy allocates nothing.
- */
+/* An engine gives nearly all of a GPU to its cache: the rest is not ours. Connecting
+ * takes a number for each queue, so that the first copy allocates nothing. */
 START_TEST(opening_takes_no_gpu_memory)
 {
     mkv_region_t region = {.size = sizeof(region),

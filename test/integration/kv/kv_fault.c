@@ -60,7 +60,7 @@ static void post_some(kv_side_t *side, mkv_xfer_t *xfer, mkv_plan_t *plan, int s
     }
 }
 
-/* Go as far as the step says; the plan is leaked to the end of the test */
+/* Run up to the given step; the plan is leaked to the end of the test */
 static mkv_xfer_t *play(kv_side_t *side, const plot_t *plot, int is_active,
                         uint32_t seed)
 {
@@ -365,7 +365,7 @@ START_TEST(a_peer_killed_in_its_own_pid_namespace_is_quiet)
     mkv_xfer_t *xfer;
 
     if (is_emulated(&plot)) {
-        return; /* the case above says so */
+        return; /* the case above checks it */
     }
     if (is_rdma()) {
         ck_assert_int_eq(
@@ -400,8 +400,8 @@ START_TEST(a_peer_killed_in_its_own_pid_namespace_is_quiet)
 }
 END_TEST
 
-/* When it goes on it drains and says so, or, if it was cut meanwhile, finds that out by
- * itself: either gives the blocks free. Loop index: step, then READ. */
+/* When it continues it drains and reports so, or detects that it was cut meanwhile;
+ * either frees the blocks. Loop index: step, then READ. */
 START_TEST(a_paused_peer_gives_blocks_free_when_it_goes_on)
 {
     plot_t plot = {.mode = (_i / NUM_STEPS) ? MKV_READ : MKV_WRITE,

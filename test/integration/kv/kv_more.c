@@ -442,13 +442,15 @@ START_TEST(an_attached_worker_outlives_the_context)
     ck_assert_int_eq(ucp_worker_create(open_params.ucp_context, &worker_params,
                                        &open_params.ucp_worker),
                      UCS_OK);
-    kv_set_option("PROGRESS_THREADS", "1"); /* whose threads would be the caller's */
+    kv_set_option("PROGRESS_THREADS",
+                  "1"); /* context whose threads would be the caller's */
     KV_IS(mkv_open(NULL, &open_params, &ctx), MKV_ERR_INVALID);
     kv_set_option("PROGRESS_THREADS", NULL);
     for (i = 0; i < 2; ++i) {
         KV_OK(mkv_open(NULL, &open_params, &ctx));
         (void)mkv_progress(ctx);
-        KV_IS(mkv_event_fd(ctx, &fd), MKV_ERR_UNSUPPORTED); /* no wakeup asked for */
+        KV_IS(mkv_event_fd(ctx, &fd),
+              MKV_ERR_UNSUPPORTED); /* wakeup is not requested */
         KV_OK(mkv_close(ctx));
     }
     (void)ucp_worker_progress(open_params.ucp_worker);
@@ -631,8 +633,8 @@ static size_t resident_kib(void)
     return resident * (size_t)sysconf(_SC_PAGESIZE) / 1024;
 }
 
-/* Bounded by what a transfer is, not by what it has moved; sanitizers keep what is
- * freed. */
+/* Memory is bounded by the size of a transfer, not by the moved bytes; sanitizers keep
+ * freed memory. */
 static void check_resident(const char *who, size_t few)
 {
     size_t more = resident_kib();

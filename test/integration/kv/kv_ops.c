@@ -63,7 +63,7 @@ static mkv_event_t wait_note(kv_side_t *side, uint64_t id)
     return event;
 }
 
-/* The owner calls nothing for the operations; the notes say when to look */
+/* The owner makes no call for the operations; notes report their end */
 static int owner(int fd, void *arg)
 {
     uint32_t mine[NUM], theirs[NUM], i;
@@ -183,7 +183,7 @@ START_TEST(a_killed_owner_ends_them)
 
     ck_assert_int_eq(mkv_proc_fork(&proc, victim, &shape), 0);
     kv_set_option("DRAIN_TIMEOUT",
-                  "2s"); /* UCX may have lost count of what it emulates */
+                  "2s"); /* UCX may have lost count of its emulated operations */
     kv_side_open(&side, "src", proc.fd, &shape, SRC_SEED);
     kv_set_option("DRAIN_TIMEOUT", NULL);
     kv_side_connect(&side, 1);
@@ -251,7 +251,7 @@ static int sharing_owner(int fd, void *arg)
     kv_side_open(&side, "dst", fd, arg, DST_SEED);
     kv_side_connect(&side, 0);
     say_region(&side);
-    (void)wait_note(&side, NUM_THREADS); /* the first operation makes what it needs */
+    (void)wait_note(&side, NUM_THREADS); /* the first operation makes its resources */
     num_fds = count_fds();
     kv_say(&side, "counted");
     kv_expect(&side, "moved");

@@ -89,7 +89,7 @@ static void say(int fd)
     MKV_REQUIRE(mkv_proc_send(fd, "next", 5) == 0, "send: %m");
 }
 
-/* Wait for the other side's word, and let it have what it needs meanwhile */
+/* Wait for the other side's message, and progress for it meanwhile */
 static void await(ranks_set_t *set, int fd)
 {
     char word[8];

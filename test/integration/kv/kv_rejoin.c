@@ -32,7 +32,7 @@
 #define BLOCKS 64
 #define BLOCK_BYTES 16384
 #define NUM 32
-#define WARM 10         /* cycles until what is kept for reuse is there */
+#define WARM 10         /* cycles until objects kept for reuse exist */
 #define SLACK_KIB 2048u /* growth for 90 cycles; a leaked receive queue is 67 */
 
 typedef struct side {
@@ -130,7 +130,7 @@ static mkv_xfer_t *open_xfer(side_t *side, mkv_role_t role, uint64_t id)
     mkv_xfer_params_t params;
     mkv_xfer_t *xfer;
 
-    memset(&params, 0, sizeof(params)); /* what lies between members, too */
+    memset(&params, 0, sizeof(params)); /* bytes between members, too */
     params.size = sizeof(params);
     params.id = id;
     params.role = role;
@@ -309,7 +309,7 @@ static int is_flat(const usage_t *first, const usage_t *last)
            (last->objects.qps == first->objects.qps) &&
            (last->objects.cqs == first->objects.cqs) &&
            (last->objects.ahs <= first->objects.ahs) &&
-           ((getenv("MKV_TEST_FEWER") != NULL) || /* sanitizers keep what is freed */
+           ((getenv("MKV_TEST_FEWER") != NULL) || /* sanitizers keep freed memory */
             (last->rss_kib <= first->rss_kib + SLACK_KIB));
 }
 

@@ -78,8 +78,8 @@ static uint8_t kv_byte(uint8_t seed, size_t offset)
 static const uint8_t kv_cycle[512] = {KV_64(0),   KV_64(64),  KV_64(128), KV_64(192),
                                       KV_64(256), KV_64(320), KV_64(384), KV_64(448)};
 
-/* The pattern from an offset to the next multiple of 256 at most, where that is so:
- * byte by byte sanitizers spend more on the pattern than on what is tested. */
+/* The pattern from an offset to the next multiple of 256 at most, if possible: byte by
+ * byte sanitizers spend more time on the pattern than on the tested code. */
 static const uint8_t *kv_bytes(uint8_t seed, size_t offset, size_t *length)
 {
     const uint8_t inverse = 183; /* of seven, modulo 256 */
@@ -122,8 +122,7 @@ void kv_read_block(kv_side_t *side, uint32_t layer, uint32_t part, uint32_t bloc
             side->shape.block_bytes);
 }
 
-/* How many bytes are the pattern's; all of them, or what is before the first wrong one
- */
+/* Number of bytes that match the pattern, up to the first wrong one */
 static size_t kv_match(const uint8_t *buffer, size_t size, uint8_t seed, size_t from)
 {
     const uint8_t *bytes;
@@ -322,7 +321,7 @@ void kv_side_progress(kv_side_t *side)
                    &count));
     side->num_pending += count;
     if ((side->sleeps || side->has_threads) && (count == 0)) {
-        kv_side_sleep(side, side->sleeps ? -1 : 100); /* BUSY says that it moved */
+        kv_side_sleep(side, side->sleeps ? -1 : 100); /* BUSY means that it moved */
     } else if ((moved == 0) && (count == 0)) {
         nanosleep(&pause, NULL); /* leave the processor to the other side */
     }

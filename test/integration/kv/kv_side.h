@@ -56,8 +56,8 @@ typedef struct kv_side {
 /** Default shape: 8 layers, 2 parts, 64 blocks of 4 KiB. */
 extern const kv_shape_t kv_shape_default;
 
-/** Sides opened later in this process wait as the header of the library says: progress,
- *  poll, arm, and sleep until the event descriptor is readable. */
+/** Sides opened later in this process wait as the library's header describes: progress,
+ * poll, arm, and sleep until the event descriptor is readable. */
 extern int kv_sides_sleep;
 
 /** MKV_REGION_* of the regions that sides opened later in this process add. */
@@ -100,7 +100,7 @@ int kv_has_event(const kv_side_t *side, mkv_event_type_t type, const mkv_xfer_t 
 /** Progress until the other side's next word, which must be @a text. */
 void kv_expect(kv_side_t *side, const char *text);
 
-/** Say a word to the other side. */
+/** Send a word to the other side. */
 void kv_say(kv_side_t *side, const char *text);
 
 /** Progress until *condition* is nonzero. */
@@ -132,8 +132,7 @@ void kv_fill(kv_side_t *side, uint8_t seed);
 void kv_read_block(kv_side_t *side, uint32_t layer, uint32_t part, uint32_t block,
                    void *buffer);
 
-/** Block @a mine holds what a side of @a seed has in its block @a theirs, everywhere.
- */
+/** Block @a mine holds the bytes that a side of @a seed has in its block @a theirs. */
 void kv_check_block(kv_side_t *side, uint32_t mine, uint8_t seed, uint32_t theirs);
 
 /** All blocks but those listed hold this side's own pattern. */

@@ -97,9 +97,9 @@ static void tell_living(const soak_shared_t *shared, unsigned index, pid_t pid)
     }
 }
 
-/* How UCX 1.23 ends processes itself, in the progress of its tcp, when peers are killed
- * or stopped (docs/morikv.md, "What UCX decides"); no call of ours is involved. Each is
- * the end of one process, which the others must survive. */
+/* Known crashes of UCX 1.23 in the progress of its tcp, when peers are killed or
+ * stopped (docs/morikv.md, "What UCX decides"); no call of ours is involved. Each ends
+ * one process, and the others must survive it. */
 static const char *const ucx_ends[] = {
     "(ucp_wireup_ep_progress_pending) on ep",
     "Assertion `!(ep->flags & UCT_TCP_EP_FLAG_CTX_TYPE_TX)' failed",
@@ -268,7 +268,7 @@ static void run(gardener_t *gardener, uint64_t ms)
     }
 }
 
-/* All living workers that were not asked to leave have drained */
+/* All living workers that were not ordered to leave have drained */
 static bool is_drained(const gardener_t *gardener)
 {
     bool result = true;
@@ -304,7 +304,7 @@ static bool wait_for(gardener_t *gardener, uint64_t limit_ms,
     return true;
 }
 
-/* Workers have the same limit for what they wait for, and say then what it was */
+/* Workers have the same limit for their waits, and print the cause at its end */
 static bool wind_up(gardener_t *gardener)
 {
     uint64_t limit_ms = (uint64_t)mkv_test_limit_ms();
@@ -383,7 +383,7 @@ static int report(const gardener_t *gardener, bool is_over, uint64_t seconds)
            SUM(shared, complaints), gardener->num_died, gardener->num_ended_by_ucx,
            num_growing, is_over ? "" : ", and not all came to an end");
     bad = SUM(shared, wrong) + SUM(shared, late);
-    if (!shared->frees_early) { /* whose red must be that of written blocks */
+    if (!shared->frees_early) { /* control that must be red by written blocks */
         bad += SUM(shared, lost) + SUM(shared, complaints) + gardener->num_died +
                num_growing + !is_over;
     }

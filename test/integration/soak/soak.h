@@ -36,10 +36,10 @@ typedef struct soak_slot {
     bool is_drained; /**< Decode: nothing is open, all blocks are back */
     uint64_t opened, done, aborted, failed, sleeps, peers;
     uint64_t open_now, open_most, quarantined_most;
-    uint64_t wrong;      /**< Blocks at DONE that do not hold what they should */
-    uint64_t late;       /**< Free blocks that were written to */
-    uint64_t lost;       /**< Blocks that did not come back */
-    uint64_t complaints; /**< Calls that had to be OK */
+    uint64_t wrong;              /**< Blocks with wrong contents at DONE */
+    uint64_t late;               /**< Free blocks that were written to */
+    uint64_t lost;               /**< Blocks that did not come back */
+    uint64_t complaints;         /**< Calls that had to be OK */
     uint64_t rss_kib[2], fds[2]; /**< Most of the second and of the last quarter */
 } soak_slot_t;
 
@@ -68,7 +68,7 @@ typedef struct soak_worker soak_worker_t;
 typedef struct soak_role {
     void (*start)(soak_worker_t *worker);
     void (*event)(soak_worker_t *worker, const mkv_event_t *event);
-    /** Start what there is to start; called again and again. */
+    /** Start pending requests; called again and again. */
     void (*step)(soak_worker_t *worker);
     /** The cache was made anew. */
     void (*filled)(soak_worker_t *worker);

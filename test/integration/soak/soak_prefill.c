@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* A source: does what decodes wish, in two posts, and now and then gives up. */
+/* A source: serves the requests of decodes, in two posts, and now and then gives up. */
 
 #include "soak.h"
 

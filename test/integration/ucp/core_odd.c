@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* A core whose second reference no UCX has; opened by it_module in place of a real one.
- */
+/* A core with a second reference that UCX does not define; it_module opens it in place
+ * of a real one. */
 
 #include "loader/loader_core.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Never an old byte: a producer puts scattered pieces of odd lengths into another
- * process's GPU memory, flushes, and says so over a channel; the consumer's kernel
- * then reads all of it, in every round.
+ * Check that the consumer never reads an old byte. A producer puts scattered pieces of
+ * odd lengths into a different process's GPU memory, flushes, and sends a message over
+ * a channel; the consumer's kernel then reads all of it, in every round.
  *
  * The kernel that reads is the copy kernel, loaded here by itself: it gathers the
  * region into pinned memory. MKV_TEST_ROUNDS sets the number of rounds (300).

@@ -21,8 +21,8 @@
 
 #define IT_LARGE ((uint64_t)8388608)
 
-/* First both ends have what belongs to their endpoints: mori_xgmi clears four bytes for
- * each queue that it makes, by a copy from the host, and does so once. Then lengths
+/* First both ends make the resources of their endpoints: mori_xgmi clears four bytes
+ * for each queue that it makes, by a copy from the host, and does so once. Then lengths
  * below and above each threshold that UCP may have, and pieces that do not fill pages.
  */
 #define IT_ACTIONS                                                                     \

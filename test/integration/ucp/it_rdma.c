@@ -27,8 +27,8 @@
 /* Short retries detect a dead peer soon; the fake and soft-RoCE lose nothing by
  * themselves. */
 #define IT_RETRIES "UCX_MORI_RDMA_TIMEOUT=5ms", "UCX_MORI_RDMA_RETRY_COUNT=3"
-/* Soon enough for a test, and longer than an emulated or busy machine stands still:
- * what comes after an outage must not fail. */
+/* Short enough for a test, and longer than the pauses of an emulated or busy machine:
+ * operations after an outage must not fail. */
 #define IT_HASTY IT_RETRIES, "UCX_MORI_RDMA_RECOVERY_TIMEOUT=2s"
 
 static const char *const it_no_env[] = {NULL};
@@ -207,7 +207,7 @@ static const int it_lab_settings[] = {0, 3, 5, 6};
 
 START_TEST(settings_change_speed_and_not_bytes)
 {
-    /* an emulated processor takes seconds for what says no more than this */
+    /* an emulated processor takes seconds, which proves nothing more */
     const char *actions =
         it_is_lab() ? IT_START "put=64,500 get=64,500 put=1048576 get=100000 close"
                     : IT_START "put=64,2000 get=64,2000 put=8388608 get=1000000 close";
@@ -309,7 +309,7 @@ START_TEST(gpus_of_one_host_leave_the_nics_alone)
 {
     static const char *const tls[] = {"mori_xgmi,mori_rdma,mori_copy,tcp",
                                       "mori_rdma,mori_copy,tcp"};
-    const uint64_t bytes = 8388608; /* a device counts what it sends: not the get */
+    const uint64_t bytes = 8388608; /* a device counts its sent bytes: not the get */
     uint64_t sent[IT_NUM_NICS], sum;
     it_pair_t pair = it_count_sent(
         tls[_i], it_no_env, NULL,

@@ -358,7 +358,7 @@ void it_expect_status(const it_result_t *result, int status)
 }
 
 /* A table of UCP's choice is a title, a rule, a head, a rule, rows and a rule. Count
- * the rows that say zero-copy over the lane, in tables for device memory alone. */
+ * the zero-copy rows over the lane, in tables for device memory alone. */
 static unsigned it_count_zcopy(const it_result_t *result, const char *operation,
                                const char *tl)
 {

@@ -73,7 +73,7 @@ int it_begin(const char *tl_name, const char *name);
 /**
  * Run a suite and free it.
  *
- * @param [in] num_failed  What has failed already.
+ * @param [in] num_failed  Failures so far.
  *
  * @return The exit status of the program.
  */
@@ -120,8 +120,8 @@ void it_expect_status(const it_result_t *result, int status);
 #define IT_GET "remote memory read by ucp_get"
 
 /**
- * Fail the test, showing the output, unless UCP's tables (UCX_PROTO_INFO=y) for this
- * operation on device memory say zero-copy over that transport somewhere.
+ * Fail the test, showing the output, unless UCP's tables (UCX_PROTO_INFO=y) contain
+ * zero-copy over that transport for this operation on device memory.
  */
 void it_expect_zcopy(const it_result_t *result, const char *operation, const char *tl);
 

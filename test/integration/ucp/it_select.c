@@ -46,8 +46,7 @@ START_TEST(device_memory_goes_by_our_lane)
 }
 END_TEST
 
-/* CPX mode has four devices with one PCI address, which is all that UCX knows of them
- */
+/* CPX mode has four devices with one PCI address, which is all that UCX can see */
 START_TEST(partitions_of_a_gpu_reach_each_other)
 {
     setenv("HIPCPU_DEVICES", "4", 1);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* The small UCP application: what both ends share, and the server. */
+/* The small UCP application: common code of both ends, and the server. */
 
 #include "test/integration/ucp/ucp_app.h"
 #include "test/support/mkv_hip.h"

@@ -34,7 +34,7 @@ typedef struct ucp_app_msg {
         UCP_APP_FILL,  /**< length, seed */
         UCP_APP_CHECK, /**< length, seed -> bytes that are right */
         UCP_APP_CHECK_LARGE, /**< seed -> bytes of all memory that are right */
-        UCP_APP_COPIED,      /**< -> a: as mkv_hip_copied() says */
+        UCP_APP_COPIED,      /**< -> a: result of mkv_hip_copied() */
         UCP_APP_GREETED,     /**< -> greetings that have come */
         UCP_APP_EXIT
     } cmd;
@@ -45,7 +45,7 @@ typedef struct ucp_app_msg {
 } ucp_app_msg_t;
 
 
-/** Memory known to UCP, on the host or on a device. */
+/** Memory registered with UCP, on the host or on a device. */
 typedef struct ucp_app_mem {
     void *addr;
     size_t length;
@@ -74,14 +74,16 @@ void ucp_app_cleanup(ucp_app_t *app);
 ucs_status_t ucp_app_mem_create(ucp_app_t *app, size_t length, int is_device,
                                 ucp_app_mem_t *mem);
 
-/** Unmap and free; @a free_first gives the memory back before UCP knows. */
+/** Unmap and free; @a free_first frees the memory before it is unmapped. */
 void ucp_app_mem_destroy(ucp_app_t *app, ucp_app_mem_t *mem, int free_first);
 
 /** Fill a part with a part of a pattern; nonzero on success. */
 int ucp_app_mem_fill(const ucp_app_mem_t *mem, size_t offset, size_t length,
                      uint64_t seed, uint64_t pattern_offset);
 
-/** @return Bytes from the start of the part that are as the pattern says. */
+/**
+ * @return Bytes from the start of the part that match the pattern.
+ */
 size_t ucp_app_mem_check(const ucp_app_mem_t *mem, size_t offset, size_t length,
                          uint64_t seed, uint64_t pattern_offset);
 
@@ -91,8 +93,10 @@ size_t ucp_app_mem_check(const ucp_app_mem_t *mem, size_t offset, size_t length,
  */
 int ucp_app_mem_fill_large(const ucp_app_mem_t *mem, uint64_t seed);
 
-/** @return Bytes from the start that are as ucp_app_mem_fill_large() says; the piece
- *          of some MiB with the first wrong one does not count. */
+/**
+ * @return Bytes from the start that match ucp_app_mem_fill_large(); the piece
+ *         of some MiB with the first wrong one does not count.
+ */
 size_t ucp_app_mem_check_large(const ucp_app_mem_t *mem, uint64_t seed);
 
 /** Serve requests until the client says goodbye or is gone; exit status. */

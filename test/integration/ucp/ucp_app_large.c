@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Memory of many gigabytes in the small UCP application, made and compared in seconds:
- * it repeats a pattern whose length divides no power of two, so that a piece which is
- * lost, cut to 32 bits or put elsewhere is seen.
+ * Memory of many gigabytes in the small UCP application, made and compared in seconds.
+ * The pattern's length divides no power of two, so that a piece which is lost, cut to
+ * 32 bits or put elsewhere is detected.
  */
 
 #include "test/integration/ucp/ucp_app.h"

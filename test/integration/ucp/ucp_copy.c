@@ -455,7 +455,7 @@ static void uc_message(uc_side_t *side, const uc_msg_t *req, const uc_mem_t *mem
     uc_expect(side, &rep, "message");
 }
 
-/* The peer's memory holds the seed's bytes; what it holds afterwards is the result. */
+/* The peer's memory holds the seed's bytes; its later contents are the result. */
 static void uc_one_sided(uc_side_t *side, const uc_msg_t *req, uc_mem_t *mem)
 {
     const ucp_request_param_t param = {.op_attr_mask = 0};
@@ -492,7 +492,7 @@ static void uc_one_sided(uc_side_t *side, const uc_msg_t *req, uc_mem_t *mem)
     uc_expect(side, &msg, "check");
 }
 
-/* A swap of 4 or 8 bytes: the reply is in memory of any type, what is there is not. */
+/* A swap of 4 or 8 bytes: the reply may be in memory of any type, the value may not. */
 static void uc_swap(uc_side_t *side, const uc_msg_t *req, uc_mem_t *mem)
 {
     ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_DATATYPE |

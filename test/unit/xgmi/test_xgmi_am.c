@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Messages between two interfaces of one process in a real UCX, so that when each side
- * makes progress is in this test's hands; and endpoints to what is gone.
+ * Messages between two interfaces of one process in a real UCX, so that the test
+ * controls the progress of each side; and endpoints to dead peers.
  */
 
 #include "config.h"

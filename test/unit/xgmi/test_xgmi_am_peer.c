@@ -125,8 +125,8 @@ START_TEST(endpoint_to_the_dead_is_destroyed_untold)
 }
 END_TEST
 
-/* A process that starts later removes the dead one's files; its page here still says
- * that it is open. */
+/* A process that starts later removes the dead one's files; the dead one's page here is
+ * still marked open. */
 START_TEST(box_of_the_dead_that_was_removed_is_told_as_death)
 {
     size_t length = 8;
@@ -198,7 +198,7 @@ START_TEST(memory_of_the_dead_goes_with_the_endpoint)
         am_arm(&am_side);
         ck_assert(!am_is_readable(&am_side)); /* a sleeping thread is not woken */
     } else {
-        am_progress(&am_side, 1); /* as UCP does, which destroys what has failed */
+        am_progress(&am_side, 1); /* as UCP does, which destroys failed endpoints */
         ck_assert_uint_eq(am_side.events.num_ep_errors, 1);
     }
     uct_ep_destroy(am_ep);
@@ -257,7 +257,7 @@ START_TEST(endpoint_that_a_forked_child_destroys_is_watched_on)
 }
 END_TEST
 
-/* A process dies while its ring is full, and what waits comes back by purge. */
+/* A process dies while its ring is full, and purge returns the pending requests. */
 START_TEST(death_of_who_has_no_room_is_told)
 {
     unsigned num_purged = 0, i;

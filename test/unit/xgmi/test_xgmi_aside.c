@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Arming beside a thread that fills a list: an interface of nothing but what that looks
- * at, and the lock of a worker, which this test holds as UCP does.
+ * Arming while another thread fills a list. The interface here is a stub with the
+ * members in use, and the test holds the worker's lock as UCP does.
  */
 
 #include "base/muct_lock.h"
@@ -22,7 +22,7 @@
 #define MANY_TICKS 100000
 
 static muct_xgmi_queue_config_t config = {.max_started = 2};
-static ucs_recursive_spinlock_t lock; /* what an asynchronous context begins with */
+static ucs_recursive_spinlock_t lock; /* first members of an asynchronous context */
 static uct_priv_worker_t worker = {.async = (ucs_async_context_t *)&lock};
 static muct_xgmi_queue_t queue;
 static muct_xgmi_iface_t iface;
@@ -245,7 +245,8 @@ static void on_time(int id, ucs_event_set_types_t events, void *arg)
     __atomic_store_n(&answer->is_asked, 1, __ATOMIC_RELEASE);
 }
 
-/* Whether a lock is where base/muct_uct_abi.h says. A mutex has no recorded owner. */
+/* Whether a lock is where base/muct_uct_abi.h expects it. A mutex has no recorded
+ * owner. */
 START_TEST(lock_of_ucx_is_what_it_is_taken_for)
 {
     static const ucs_async_mode_t modes[] = {UCS_ASYNC_MODE_THREAD_SPINLOCK,

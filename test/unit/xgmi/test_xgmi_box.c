@@ -138,7 +138,7 @@ START_TEST(a_box_without_its_bell_is_no_box)
 }
 END_TEST
 
-/* The receiver is there: nothing is to be said of it. */
+/* The receiver exists: no warning is logged. */
 START_TEST(a_process_that_can_open_no_more_is_told)
 {
     muct_xgmi_outbox_t *outbox;
@@ -180,7 +180,7 @@ static ucs_log_func_rc_t keep_text(const char *file, unsigned number,
     return UCS_LOG_FUNC_RC_STOP;
 }
 
-/* The error, the file and what to do, for each kind of file that is made. */
+/* Log the error, the file and the remedy, for each kind of file that is made. */
 START_TEST(messages_that_cannot_be_received_say_why)
 {
     const muct_xgmi_iface_id_t second = {1, 1};
@@ -332,8 +332,8 @@ START_TEST(no_room_for_a_ring_is_told)
 }
 END_TEST
 
-/* The sender's, which the receiver need not have. Said at once, and not of the ring
- * that would be the signal. */
+/* The sender's ring, which the receiver need not have. The warning comes at once, and
+ * names a file other than the ring that would be the signal. */
 START_TEST(limit_of_files_is_told_to_a_sender)
 {
     unsigned fds = num_open(), mapped = num_mapped();

@@ -2,7 +2,7 @@
 
 /*
  * Endpoints of the built module in a real UCX: two of one interface, both to the
- * process itself, so that what happens to copies is in this test's hands.
+ * process itself, so that the test controls the copies.
  */
 
 #include "config.h"
@@ -230,8 +230,8 @@ END_TEST
 
 #define PROGRESS (UCT_PROGRESS_SEND | UCT_PROGRESS_RECV)
 
-/* Progress goes through the worker, which knows the progress that each interface wants
- */
+/* Progress goes through the worker, as each interface registers its own kind of
+ * progress */
 static bool ends_by_worker(const comp_t *comp)
 {
     unsigned i;

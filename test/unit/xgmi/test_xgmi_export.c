@@ -35,7 +35,7 @@ static void teardown(void)
     ck_assert_int_eq(gpu->mem_free(memory), 0);
 }
 
-/* The pieces of an allocation, each asked for twice: registrations, and messages. */
+/* The pieces of an allocation, each requested twice: registrations, and messages. */
 static void export_pieces(muct_xgmi_export_t *exports)
 {
     unsigned i;

@@ -597,7 +597,7 @@ START_TEST(who_waits_for_room_is_rung)
 
     fill(outbox);
     ck_assert_uint_eq(poll_some(1), 1);
-    ck_assert(!is_rung(mine->bell_fd)); /* it has not asked */
+    ck_assert(!is_rung(mine->bell_fd)); /* it has sent no request */
     fill(outbox);
     ck_assert(want_room(mine, outbox));
     ck_assert(muct_xgmi_inbox_arm(mine));

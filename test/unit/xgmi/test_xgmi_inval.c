@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Invalidation between two processes, each with the built module in a real UCX. What
- * one does while the other one waits is in this test's hands, as they speak by a
- * socket.
+ * Invalidation between two processes, each with the built module in a real UCX. The
+ * processes communicate by a socket, so that the test controls one while the other
+ * waits.
  */
 
 #include "config.h"
@@ -136,8 +136,8 @@ static void progress_until_called(const comp_t *comp)
     }
 }
 
-/* Like UCP's ucp_memh_dereg(): it may not be called, and counts what the call has
- * ended. */
+/* Check, like UCP's ucp_memh_dereg(), that it may be called, and count the operations
+ * that the call has ended. */
 static void invalidate_as_ucp(void)
 {
     comp_t ended = {

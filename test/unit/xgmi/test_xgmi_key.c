@@ -91,7 +91,7 @@ START_TEST(other_version_is_told_apart_from_damage)
 }
 END_TEST
 
-/* Whole keys that say what cannot be. */
+/* Complete keys with impossible values. */
 START_TEST(contradicting_key_is_refused)
 {
     muct_xgmi_key_t keys[7], key;

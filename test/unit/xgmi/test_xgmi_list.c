@@ -107,7 +107,7 @@ START_TEST(a_full_list_refuses_and_keeps_what_it_has)
     ck_assert_uint_eq(muct_xgmi_list_count(&list), CAPACITY);
     ck_assert_uint_eq(list.num_tiles, CAPACITY);
 
-    /* what continues the last entry needs no room */
+    /* a continuation of the last entry needs no room */
     ck_assert(muct_xgmi_list_add(&list, (0x10000 * (i - 1)) + 0x1000,
                                  (0x10000 * (i - 1)) + 0x1000, 0x1000));
     ck_assert_uint_eq(list.num_tiles, CAPACITY + 1);

@@ -125,7 +125,7 @@ START_TEST(other_handle_at_the_same_address_is_another_allocation)
 }
 END_TEST
 
-/* Some runtimes' handles say no more than an address of the exporter. */
+/* Handles of some runtimes contain no more than an address of the exporter. */
 START_TEST(memory_allocated_again_at_the_same_place_is_mapped_anew)
 {
     const muct_xgmi_region_t *region = get(0);
@@ -161,7 +161,7 @@ START_TEST(memory_of_another_size_at_the_same_place_is_mapped)
     ck_assert_uint_eq(muct_xgmi_map_num_regions(map), 2);
     muct_xgmi_map_put(map, region);
 
-    /* what does not overlap it is open still */
+    /* other mappings stay open if they do not overlap it */
     fake_hip_fail("hipIpcOpenMemHandle", 0, MUCT_HIP_INVALID_VALUE);
     ck_assert_ptr_eq(get(1), other);
     muct_xgmi_map_put(map, other);
@@ -310,7 +310,7 @@ static void fail_opens(unsigned count, int error)
     }
 }
 
-/* AMD's runtime has error 17 for each cause; the owner's page says more. */
+/* AMD's runtime returns error 17 for each cause; the owner's page shows which. */
 START_TEST(handle_of_a_living_peer_that_does_not_open_is_no_way)
 {
     static const struct {

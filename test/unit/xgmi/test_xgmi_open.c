@@ -344,7 +344,7 @@ START_TEST(progress_calls_nothing_that_waits_while_memory_opens)
     request_t slow;
 
     open_first();
-    copy_within(1); /* what is made once is made */
+    copy_within(1); /* objects that are made once exist */
     stop_peer();
     wait_for_stopped_peer(1, &slow);
     while (fake_hip_calls("hipIpcOpenMemHandle") < 2) {

@@ -116,8 +116,8 @@ static bool another_process_sees(uint64_t owner)
     return WEXITSTATUS(status) == 1;
 }
 
-/* Two UCX in a process have a copy each: what one does at its start, and when it meets
- * the other's page */
+/* Two UCX in a process have a copy each: the actions of one at its start, and when it
+ * meets the other's page */
 START_TEST(another_copy_in_the_process_leaves_the_page)
 {
     muct_xgmi_page_t *page;
@@ -290,7 +290,7 @@ START_TEST(a_page_that_cannot_be_read_is_told_with_its_cause)
     user_is_told(NOBODY, self.owner, "control page is damaged");
     ck_assert_int_eq(ftruncate(fd, 4096), 0);
     user_is_told(NOBODY, self.owner, "has 4096 bytes");
-    /* of a process that has ended nothing is said */
+    /* no warning for a process that has ended */
     ck_assert_int_eq(unlink(path), 0);
     user_is_told(NOBODY, self.owner, "");
     munmap(page, sizeof(*page));
@@ -607,7 +607,7 @@ END_TEST
 
 /* ---- who cannot be looked at ---- */
 
-/* New descriptors, of which 0 leaves none; what is open stays. */
+/* Limit new descriptors; 0 allows none; open ones stay. */
 static void allow_files(rlim_t num)
 {
     mkv_test_set_limit(RLIMIT_NOFILE, num);
@@ -665,7 +665,7 @@ START_TEST(a_page_longer_than_files_may_be_is_told)
 }
 END_TEST
 
-/* Its page is as it should be: what is to be changed is here. */
+/* Its page is right; the test changes this copy. */
 START_TEST(who_has_no_descriptor_left_is_told_so)
 {
     muct_xgmi_peer_t *peer;

@@ -504,7 +504,7 @@ START_TEST(query_that_a_capture_forbids_says_not_yet)
 }
 END_TEST
 
-/* ROCm 7 keeps an error until the application asks for it. */
+/* ROCm 7 keeps an error until the application queries it. */
 START_TEST(pending_error_stays_the_applications_own)
 {
     int (*peek)(void);
@@ -665,7 +665,7 @@ START_TEST(posts_beside_anothers_progress_are_gathered)
             helper_progress(&helper);
         }
     }
-    /* the row's end is not waited for: a flush says it */
+    /* no wait for the row's end: a flush reports it */
     i += (unsigned)muct_xgmi_queue_add_marker(queue, queue->stamp, &marker);
     while (num_done < i) {
         helper_progress(&helper);

@@ -91,7 +91,8 @@ static void pop(size_t length, uint64_t number)
     muct_xgmi_ring_skip(&rx, &message);
 }
 
-/* Everything was read and its room given, and what comes next begins at @a position. */
+/* Everything was read and its room released, and the next message begins at @a
+ * position. */
 static void go_to(uint64_t position)
 {
     while ((tx.position % MUCT_XGMI_RING_SIZE) != position) {
@@ -173,7 +174,7 @@ START_TEST(a_message_takes_what_it_has_and_not_what_was_reserved)
 }
 END_TEST
 
-/* The line behind the last one says that nothing follows; it is not the first one's. */
+/* The line behind the last one is marked empty; it is not the first one's. */
 START_TEST(none_is_lost_when_the_ring_is_full)
 {
     unsigned round, count, i;
@@ -231,9 +232,7 @@ START_TEST(what_does_not_fit_before_the_end_lies_at_the_beginning)
 }
 END_TEST
 
-/* Two lines before the end of the ring are left over, and one says that nothing
- * follows.
- */
+/* Two lines before the end of the ring are left over, and one is marked as the last. */
 START_TEST(a_message_at_the_beginning_does_not_reach_the_first_unread_one)
 {
     const size_t most = (14 * LINE) - HEAD;
@@ -410,7 +409,7 @@ START_TEST(a_place_where_no_message_begins_is_told)
 }
 END_TEST
 
-/* More than what was sent was read, or less than what had been read long ago */
+/* The reader's position is beyond the sent bytes, or far behind bytes that were read */
 START_TEST(a_head_that_cannot_be_gives_no_room)
 {
     unsigned count = fill(1000), i;

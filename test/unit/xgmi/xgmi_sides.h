@@ -5,9 +5,8 @@
 
 /**
  * @file
- * Two interfaces of one process, whose progress is in a test's hands, and what goes
- * between them: for tests of messages. Needs check.h; whatever is not as it should be
- * ends the case.
+ * Two interfaces of one process, and the transfers between them: for tests of messages
+ * that control the progress of each. Needs check.h; every error ends the case.
  */
 
 #include "test/support/ct_side.h"
@@ -102,7 +101,7 @@ void am_try_all(void);
 /** UCX may reach an address. */
 void am_expect_reachable(const ct_addr_t *addr);
 
-/** UCX may not reach an address, as @a text says. */
+/** Expect that UCX cannot reach an address, for the reason @a text. */
 void am_expect_unreachable(const ct_addr_t *addr, const char *text);
 
 /** A folder of its own for shared memory; a fixture. */
