@@ -96,7 +96,7 @@ check_marks() { # DIR PAGE
     # what is no command of ours or UCX's cannot be run there: Python belongs between fences
     if "$here/page_commands" "$1/$2" |
         grep -vE '^(export )?[A-Z_]+=|^(ucx_(info|perftest)|mori_[a-z_]+|autoreconf|make|cc|contrib/(demo|test)) ?|^pip install \./contrib'; then
-        echo "$2: nothing runs this; say behind a # which test does, [CI: FILE], or why none, [no CI: opt-in]"
+        echo "$2: nothing runs this; add after a # the test that does, [CI: FILE], or the reason, [no CI: opt-in]"
         rc=1
     fi
     if awk '/^```/ { fence = !fence } fence && /^(\$ |\.\/|ucx_|mori_|contrib\/|export |make )/ { print; bad = 1 }

@@ -74,7 +74,7 @@ check_state() { # DIR ID STATE TESTS, and whether a row above has the ID
 # The sentence that counts them
 check_counts() { # DIR ALL PASSES PARTLY MISSING
     [ "$2" = 0 ] || grep -q "^Of $2 rows $3 pass, $4 are met partly, and $5 are missing\." "$1/$page" || {
-        echo "$page: of $2 rows $3 pass, $4 are partly met and $5 missing; the page says something else"
+        echo "$page: of $2 rows $3 pass, $4 are partly met and $5 missing; the page has other numbers"
         return 1
     }
 }
@@ -150,7 +150,7 @@ samples() {
     state perhaps '`run.sh`'
     bad 'a state that is none' "XF-01 is ' perhaps '"
     state partly 'most of it' '1 rows 1 pass, 0 are met partly, and 0'
-    bad 'states that are counted wrongly' 'the page says something else'
+    bad 'states that are counted wrongly' 'the page has other numbers'
     state passes '`test/none`'
     bad 'a file that is not there' 'XF-01 names the test .test/none'
     state passes above

@@ -51,7 +51,7 @@ TEXT
 }
 
 [ -n "$oldest" ] || {
-    echo "$config does not say which Python it requires"
+    echo "$config does not state the Python version that it requires"
     exit 1
 }
 tool mypy

@@ -99,7 +99,7 @@ class Engine:
                 if log.read()[self.heard :].count(text) >= times:
                     return
             time.sleep(0.01)
-        raise RuntimeError(f"{self.name} does not say '{text}': {self.log.name}")
+        raise RuntimeError(f"{self.name} has no '{text}': {self.log.name}")
 
     def kill(self) -> None:
         self.process.kill()

@@ -109,15 +109,15 @@ rm "$work/root/proc/sys/kernel/osrelease" "$work"/root/sys/module/*/version "$wo
 sed -i '/fw_version/d' "$work/root/sys/class/kfd/kfd/topology/nodes/1/properties"
 sed -i 's/driver version 60443484/driver version 0/; s/1\.18\.65\.0/1/' "$work/bin/ucx_info"
 versions 'kernel: .*osrelease cannot be read' 'GPU driver amdgpu without a version of its own' \
-    'firmware of 1 GPUs: MEC not told, SDMA not told' 'firmware of 1 GPUs: MEC 185, SDMA 24' \
-    'HIP runtime 6\.4\.43484, driver interface not told, .*' \
-    'nic0: ionic without a version of its own (srcversion 0A1B2C3D4E5F6071829304A) with ionic_rdma without .*; firmware not told by /sys, 28.*' \
-    'rdma-core: the name of /usr/lib/libibverbs.so.1 does not tell its version'
+    'firmware of 1 GPUs: MEC not reported, SDMA not reported' 'firmware of 1 GPUs: MEC 185, SDMA 24' \
+    'HIP runtime 6\.4\.43484, driver interface not reported, .*' \
+    'nic0: ionic without a version of its own (srcversion 0A1B2C3D4E5F6071829304A) with ionic_rdma without .*; firmware not reported by /sys, 28.*' \
+    'rdma-core: the name of /usr/lib/libibverbs.so.1 does not give its version'
 rm "$work/root/sys/bus/pci/drivers/ionic/module"
 versions 'nic0: ionic, built into the kernel; .*'
 rm "$work/root/sys/class/infiniband/nic0/device/driver"
 sed -i 's/GPU runtime/no/; s/verbs device/no/' "$work/bin/ucx_info"
-versions 'nic0: no driver in /sys; firmware not told by /sys, not told by libibverbs; provider not told' \
+versions 'nic0: no driver in /sys; firmware not reported by /sys, not reported by libibverbs; provider not reported' \
     'rdma-core: mori_rdma has opened no device.*' 'HIP runtime: the module has loaded none'
 
 # The module itself, over libhipcpu and a NIC of the fake libibverbs.
@@ -129,8 +129,8 @@ if [ -e "$build/test/fake/hip/lib/libamdhip64.so.6" ] && [ -e "$build/test/fake/
     FAKE_VERBS_DEVICES=nic0:bnxt,nic1:ionic HIPCPU_VERSION=7.1 libs=$libs versions \
         "HIP runtime 7\\.1\\.[0-9]*, driver interface 7\\.1\\.[0-9]*, $build/.*libhipcpu.so" \
         "nic0: ionic .*; firmware 28.43.1014 by /sys, fake.bnxt by libibverbs; provider $build/.*libibverbs.so.1[.0-9]*" \
-        "nic1: not in /sys; firmware not told by /sys, fake.ionic by libibverbs; provider .*" \
-        "rdma-core: the name of $build/.* does not tell its version"
+        "nic1: not in /sys; firmware not reported by /sys, fake.ionic by libibverbs; provider .*" \
+        "rdma-core: the name of $build/.* does not give its version"
     unset libs
 fi
 good
@@ -179,7 +179,7 @@ good; ln -sf 'ipc:[4026532999]' "$work/root/proc/self/ns/ipc"; yellow ipc 'anoth
 good; ln -sf 'net:[4026532999]' "$work/root/proc/self/ns/net"; yellow net 'another network namespace'
 good; echo 1500 >"$work/root/sys/class/infiniband/nic0/device/net/eth0/mtu"; yellow nic 'MTU 1500 of eth0'
 good; rm -r "$work/root/sys/module/amdgpu" "$work/root/sys/class/kfd"; run --no-selftest
-grep -q '^skip  *driver .*no AMD GPU here' "$work/out" || fail "a machine without GPUs is not told"
+grep -q '^skip  *driver .*no AMD GPU here' "$work/out" || fail "a machine without GPUs is not reported"
 good; stub dcb 'echo "prio-pfc 0:off 3:off"'; yellow pfc 'eth0 has no priority flow control'
 export UCX_MORI_RDMA_TRAFFIC_CLASS=192
 good; yellow pfc 'eth0: traffic class 192 goes with priority 6, flow control is for 3'
@@ -268,7 +268,7 @@ python3 -m json.tool "$work/out" /dev/null || fail "a signal leaves half of the 
 
 good; stub ibv_devinfo 'trap "" TERM; while :; do sleep 1; done'
 run --no-selftest --limit 1
-grep -q '^red  *abi  *ibv_devinfo does not end' "$work/out" || fail "a probe that hangs is not told"
+grep -q '^red  *abi  *ibv_devinfo does not end' "$work/out" || fail "a probe that hangs is not reported"
 
 # Measurements; the reported path counts, not the hardware that is there.
 good
@@ -278,7 +278,7 @@ tool='while [ "$1" != --json ]; do shift; done
     echo "{\"rows\": [{\"gb_per_s\": 1.5, \"wall_ns\": 2000000000, \"path\": \"put host>host: tcp (tcp/lo)\"}]}" >"$2"'
 stub mori_kv_perf "echo \"\$*\" >>$work/runs; $tool"
 doctor=$work/bin/mori_doctor run
-grep -q '^green  *selftest  *host memory over tcp: 1.5 GB/s for 2.0 s, put host>host: tcp' "$work/out" || fail "no measurement is told"
+grep -q '^green  *selftest  *host memory over tcp: 1.5 GB/s for 2.0 s, put host>host: tcp' "$work/out" || fail "no measurement is reported"
 grep -q '^red  *selftest  *host memory over mori_rdma goes another way' "$work/out" || fail "another path passes"
 grep -q 'num_iter 715 .*--initiator_dev 0 --target_dev 1' "$work/runs" || fail "GPUs are not measured for two seconds"
 stub mori_kv_perf 'echo "mori_kv_perf: error: nothing works" >&2; exit 1'

@@ -98,6 +98,6 @@ for picture in doctor-100 doctor-80 kv_perf-100 kv_perf-80 plot; do
         fold -w 160 "$work/words-machine" >"$work/now"
         fold -w 160 "$work/words-img" | diff - "$work/now" | head -n 20
     }
-    grep -l "$build\|/tmp/" "$kept/$picture.svg" && fail "docs/img/$picture.svg tells of the machine where it was made"
+    grep -l "$build\|/tmp/" "$kept/$picture.svg" && fail "docs/img/$picture.svg contains a path of the machine where it was made"
 done
 [ $failures = 0 ]

@@ -34,7 +34,7 @@ def run(columns, command):
     while True:
         if not select.select([ours], [], [], LIMIT_S)[0]:
             child.kill()
-            sys.exit(f"screen.py: {command[0]} said nothing for {LIMIT_S} s")
+            sys.exit(f"screen.py: {command[0]} printed nothing for {LIMIT_S} s")
         try:
             part = os.read(ours, 65536)
         except OSError:  # EIO: the other end is closed

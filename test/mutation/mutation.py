@@ -87,7 +87,7 @@ class Build:
             return "green" if ended.returncode == 0 else "red"
         if re.search(rf":[FES]:[^:]*:{case}:", ended.stdout):  # S: before the case began
             return "red"
-        return "green" if re.search(r"Checks: [1-9]", ended.stdout) else "it has no such case"
+        return "green" if re.search(r"Checks: [1-9]", ended.stdout) else "the program has no such case"
 
 
 def find_function(name):

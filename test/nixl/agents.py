@@ -288,7 +288,7 @@ def check_round(pair, operation, size, count, order, salt):
     told = pair.agent.get_xfer_telemetry(transfer)
     expect(
         told.descCount == count and told.totalBytes == count * size,
-        f"{text}: telemetry tells {told.descCount} descriptors, {told.totalBytes} bytes",
+        f"{text}: telemetry reports {told.descCount} descriptors, {told.totalBytes} bytes",
     )
     pair.agent.release_xfer_handle(transfer)
     pair.release(lists)

@@ -29,7 +29,7 @@ _HISTOGRAMS = {
 _COUNTERS = {
     "vllm:nixl_num_failed_transfers": "Transfers that failed, or could not be posted",
     "vllm:nixl_num_failed_notifications": "Always 0: notes are sent again, or fail a transfer",
-    "vllm:nixl_num_kv_expired_reqs": "Requests that nobody came for",
+    "vllm:nixl_num_kv_expired_reqs": "Requests that no reader fetched in time",
     "vllm:nixl_num_notifications_after_expiry": "Readers that came too late, and were refused",
 }
 #: Members of mkv_stats_t that go up and down; the others only grow.

@@ -24,7 +24,7 @@ device() { # TEXT STATUS MKV_TEST_RDMA_DEVICE
     case $status$told in
     "$2"*"$1"*) ;;
     *)
-        echo "kv_rdma.sh: MKV_TEST_RDMA_DEVICE='$3' said '$told', exit status $status; expected '$1' and $2"
+        echo "kv_rdma.sh: MKV_TEST_RDMA_DEVICE='$3' gave '$told', exit status $status; expected '$1' and $2"
         exit 1
         ;;
     esac

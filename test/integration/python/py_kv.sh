@@ -45,6 +45,6 @@ program=py_vllm_killed.py run tcp,self host || exit 1
 program=py_router.py run tcp,self host || exit 1
 run mori_xgmi,tcp gpu TwoProcesses || exit 1
 if HIPCPU_COPY=0 run mori_xgmi,tcp gpu TwoProcesses.test_every_byte_of_a_write_and_a_read; then
-    echo "py_kv.sh: nothing was copied, and nobody saw it"
+    echo "py_kv.sh: the tests pass although nothing was copied"
     exit 1
 fi

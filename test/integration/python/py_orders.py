@@ -77,7 +77,7 @@ class Pair:
                 context.progress()
                 context.poll()
             if time.monotonic() > end:
-                raise AssertionError("what nobody holds is not freed")
+                raise AssertionError("objects without a reference are not freed")
 
 
 class Things:

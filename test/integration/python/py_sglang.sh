@@ -72,7 +72,7 @@ says=$(sed -n 's/^morikv io-prefill-.. info: peer io-decode-..: //p' "$page")
 moves && [ -n "$says" ] && grep -qF "$says" "$work/out"
 verdict "SGLang's manager in that environment, and the line that tells over what" $?
 ! UCX_PLUGIN_PATH='' moves && grep -q 'UCX has no way for a put of rocm memory to rocm memory over \[tcp/' "$work/out"
-verdict "without the module they fail, and say so" $?
+verdict "they fail without the module, with a message" $?
 ! PYTHONPATH=$engines/packages python3 -c 'import mori.io' >"$work/out" 2>&1
 verdict "without the page's PYTHONPATH there is no mori.io" $?
 exit $failed

@@ -88,6 +88,6 @@ expects 77 'own rocm_ipc carries nothing here: it took nothing' env FAIL_LANE=ro
 : >calls
 expects 0 'own cuda_ipc, endpoints of error mode peer' "$beside" cuda_ipc "$work/rows"
 expects 0 '^UCX_TLS=cuda_ipc,.* --memory_type cuda .*--api mkv' cat calls
-! grep -q 'UCX_TLS=mori.*--memory_type' calls || { echo "FAIL: mori_xgmi's memory is told to be CUDA's"; failed=1; }
+! grep -q 'UCX_TLS=mori.*--memory_type' calls || { echo "FAIL: mori_xgmi's memory is passed as CUDA's"; failed=1; }
 expects 2 "expected rocm_ipc, cuda_ipc or tcp" "$beside" ipc "$work/rows"
-[ $failed = 0 ] && echo "slower is told, even is not"
+[ $failed = 0 ] && echo "a slower lane is red, an equal one is not"

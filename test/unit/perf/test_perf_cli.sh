@@ -32,7 +32,7 @@ checked() { # ROWS ARG...
     [ "$seen" = "$rows" ] || fail "$* checked $seen rows; expected $rows"
     ! awk 'length > 100 { print; wide = 1 } END { exit !wide }' "$work/out" || fail "$* printed more than 100 columns"
     for name in 'host ' 'UCX [1-9]' '20..-..-..T' '^op ' '^path '; do
-        grep -qE "$name" "$work/out" || fail "$* did not tell '$name'"
+        grep -qE "$name" "$work/out" || fail "$* did not print '$name'"
     done
 }
 
@@ -45,7 +45,7 @@ refused() { # TEXT ARG...
     elif [ $? = 124 ]; then
         fail "$* hung; expected '$text'"
     elif ! grep -qF -- "$text" "$work/err"; then
-        fail "$* did not say '$text'"
+        fail "$* did not print '$text'"
     fi
 }
 
@@ -87,7 +87,7 @@ done
 checked 1 --scheme manytoone --num_target_dev 3 --num_iter 2 --warmup_iter 1 --total_buffer_size 1m
 checked 1 --scheme both --num_target_dev 3 --num_iter 2 --warmup_iter 1 --total_buffer_size 1m --json "$work/json"
 grep -qE 'first of 3 ends at [0-9]+ %  first of 3 back ends at [0-9]+ %' "$work/out" ||
-    fail "--scheme both did not tell each way by itself"
+    fail "--scheme both did not report each way by itself"
 [ "$(tr -d ' \n' <"$work/json" | grep -oE '"(there|back)":\{"flows":3,' | wc -l)" = 2 ] ||
     fail "--scheme both did not write each way by itself"
 ! grep -q 'Descs before' "$work/out" || fail "a wide column without --wide"
@@ -116,13 +116,13 @@ for op in WRITE READ; do
 done
 # how much is moved depends on the machine, but nothing before its gate
 checked 1 "${model[@]}" --post all --layer_us 50
-grep -q '  overlap 0.000: moved before the last of' "$work/out" || fail "at once is not told to overlap with nothing"
+grep -q '  overlap 0.000: moved before the last of' "$work/out" || fail "at once is not reported with overlap 0"
 checked 1 "${model[@]}" --post layer --layer_us 50 --json "$work/json"
-grep -q '  overlap 0.[0-9]*: moved before the last of' "$work/out" || fail "the overlap is not told"
+grep -q '  overlap 0.[0-9]*: moved before the last of' "$work/out" || fail "the overlap is not reported"
 grep -q '"pieces_moved_beside_compute": [0-9]' "$work/json" || fail "the overlap is not in the JSON file"
 grep -q '"checked": true' "$work/json" || fail "there is no row in the JSON file"
 for name in date host kernel UCX_TLS; do
-    grep -q "\"$name\": \"..*\"" "$work/json" || fail "the JSON file does not tell the $name"
+    grep -q "\"$name\": \"..*\"" "$work/json" || fail "the JSON file does not contain the $name"
 done
 
 # the two processes one by one
@@ -156,7 +156,7 @@ carried() { # TEXT ARG...
     local text=$1
     shift
     timeout 600 "$perf" "${one[@]}" "$@" >"$work/out" 2>"$work/err" || fail "$* ended with an error"
-    grep -qF -- "$text" "$work/out" || fail "$*: the path is not told as '$text'"
+    grep -qF -- "$text" "$work/out" || fail "$*: the path is not reported as '$text'"
 }
 UCX_TLS=mori_xgmi,tcp,self carried 'path put host>host: shm ('
 MORIKV_BACKEND=xgmi MORIKV_STRICT=y UCX_TLS=mori_xgmi,tcp,self \
@@ -174,9 +174,9 @@ UCX_TLS=posix refused 'ucp_ep_create: Destination is unreachable' "${one[@]}" --
 for word in -h --help --usage -V --version; do
     "$perf" $word >"$work/out" 2>"$work/err" && [ -s "$work/out" ] && [ ! -s "$work/err" ] ||
         fail "$word printed nothing, or failed"
-    ! grep -q -e '--_' "$work/out" || fail "$word tells what the parent says to its children"
+    ! grep -q -e '--_' "$work/out" || fail "$word prints options between parent and children"
 done
-"$perf" -h | tr -s ' \n' ' ' | grep -q "tensor-parallel ranks; .* \[the model's\], 1 to 1024 " || fail "-h tells no range of --tp"
+"$perf" -h | tr -s ' \n' ' ' | grep -q "tensor-parallel ranks; .* \[the model's\], 1 to 1024 " || fail "-h prints no range of --tp"
 "$perf" -h | awk 'length > 80 { print; exit 1 }' >"$work/out" || fail "-h is wider than 80 columns"
 
 [ $failures = 0 ] || exit 1

@@ -39,8 +39,8 @@ cut_short() { # UNTIL FILE SIGNAL ARG...
     wait $pid
     [ $? = 130 ] || fail "SIG$how did not end with status 130: $*"
     kill $watch 2>/dev/null
-    grep -q '^mori_kv_perf: interrupted; [1-9][0-9]* rows' "$work/err" || fail "SIG$how told nothing: $*"
-    ! grep -q 'error' "$work/err" || fail "SIG$how is told as an error: $*"
+    grep -q '^mori_kv_perf: interrupted; [1-9][0-9]* rows' "$work/err" || fail "SIG$how printed nothing: $*"
+    ! grep -q 'error' "$work/err" || fail "SIG$how is reported as an error: $*"
     grep -q '"gb_per_s"' "$work/json" || fail "SIG$how lost the rows: $*"
     [ "$(tail -n 1 "$work/out" | awk '$1 > 0 && $4 > 0' | wc -l)" = 1 ] || fail "SIG$how printed no row: $*"
 }
@@ -49,7 +49,7 @@ for op in READ WRITE; do
     cut_short 'requests .* [1-9][0-9]*/20000, .* GB/s, .* left' "$work/err" INT --model GPT-OSS-120B --requests 20000 --op_type $op \
         --input_length 200 --output_length 16 --num_blocks 512 --warmup_requests 0 --progress
 done
-grep -qE 'requests \[.*\] [0-9]+/20000, .* GB/s, [0-9]+:[0-9][0-9] left' "$work/err" || fail "--progress told no rate"
+grep -qE 'requests \[.*\] [0-9]+/20000, .* GB/s, [0-9]+:[0-9][0-9] left' "$work/err" || fail "--progress printed no rate"
 
 # ---- Benchmarks by name, in the words of their publishers.
 named() { # BENCHMARK ROWS WORDS ARG...
@@ -62,7 +62,7 @@ named() { # BENCHMARK ROWS WORDS ARG...
 }
 named lmcache 2 'MsgSize BatchSize TotalSize Avg BW Time P99' --total_buffer_size 2m
 named mori 7 'MsgSize BatchSize TotalSize Max BW Avg BW Min Lat Avg Lat' --total_buffer_size 8m
-grep -q '4 rows were left out' "$work/err" || fail "rows of --benchmark mori that do not fit are not told"
+grep -q '4 rows were left out' "$work/err" || fail "rows of --benchmark mori that do not fit are not reported"
 named collectivex 2 'MsgSize BatchSize TotalSize Avg BW Time P99' --total_buffer_size 40m
 named paged-writes 1 'MsgSize BatchSize Rate Writes' --total_buffer_size 4m
 
@@ -91,7 +91,7 @@ mkdir "$work/bare"
 ln -s "$(command -v sh)" "$work/bare/sh"
 PATH=$work/bare LD_LIBRARY_PATH=$PWD/.libs "$(dirname "$perf")/.libs/mori_kv_perf" "${small[@]}" --plot "$work/x.svg" >"$work/out" 2>"$work/err" &&
     fail "--plot without a program that draws succeeded"
-grep -q 'install gnuplot or matplotlib' "$work/err" || fail "--plot does not say what it needs"
+grep -q 'install gnuplot or matplotlib' "$work/err" || fail "--plot does not name the missing tool"
 
 # ---- Never 0 when nothing was measured.
 refused() { # TEXT ARG...
@@ -100,7 +100,7 @@ refused() { # TEXT ARG...
     if timeout 600 "$perf" "$@" >"$work/out" 2>"$work/err"; then
         fail "$* succeeded; expected '$text'"
     elif ! grep -qF -- "$text" "$work/err"; then
-        fail "$* did not say '$text'"
+        fail "$* did not print '$text'"
     fi
 }
 : >"$work/empty"
@@ -109,17 +109,17 @@ refused "--trace without --model" --trace "$work/empty"
 refused "--requests without --model" --requests 3
 refused "--num_iter with --model" --model GPT-OSS-120B --num_iter 3
 timeout 600 "$perf" "${small[@]}" --start_block_size 512k --max_block_size 2m >"$work/out" 2>"$work/err"
-grep -q '1 rows were left out' "$work/err" || fail "a row that does not fit is not told"
+grep -q '1 rows were left out' "$work/err" || fail "a row that does not fit is not reported"
 
 # ---- One error, the first, from either process.
 LD_LIBRARY_PATH=$PWD/test/fake/hip/lib refused "UCX_TLS=tcp,self leaves mori_xgmi and mori_rdma out" "${small[@]}" \
     --timeout 30 --initiator_seg_type VRAM --target_seg_type VRAM
-[ "$(grep -c ': error: ' "$work/err")" = 1 ] || fail "an error is told more than once"
+[ "$(grep -c ': error: ' "$work/err")" = 1 ] || fail "an error is reported more than once"
 [ "$(wc -l <"$work/err")" -le 4 ] || fail "an error takes more than 4 lines"
 
 # ---- Transports of plain UCP's calls come from UCP.
 timeout 600 "$perf" "${small[@]}" --api ucp --op_type READ >"$work/out" 2>"$work/err" || fail "--api ucp ended with an error"
-grep -q '^path get DRAM>DRAM: software emulation tcp/lo' "$work/out" || fail "--api ucp does not tell that tcp emulates gets"
+grep -q '^path get DRAM>DRAM: software emulation tcp/lo' "$work/out" || fail "--api ucp does not report that tcp emulates gets"
 refused "list put DRAM>DRAM: stub protocol (no transport carries it)" "${small[@]}" --api ucp_sgl
 
 # ---- Both address families, by name and by number.
@@ -130,7 +130,7 @@ pair() { # DECODE'S PLACE PREFILL'S PLACE
     wait $!
 }
 coproc keep { exec test/support/keep_port; } # ours until this script ends
-read -rt 20 port <&"${keep[0]}" || { echo "FAIL: keep_port told no port"; exit 1; }
+read -rt 20 port <&"${keep[0]}" || { echo "FAIL: keep_port printed no port"; exit 1; }
 pair ":$port" "127.0.0.1:$port"
 pair "localhost:$port" "localhost:$port"
 if [ -e /proc/net/if_inet6 ] && grep -q '^0*1 ' /proc/net/if_inet6; then

@@ -73,7 +73,7 @@ come() { # HOST TRANSFERS [lie]
 
 all_moved() { # HOST
     local text
-    text=$(host "$1" host_end comes) || die "who came from host$1: $text" "$(host 1 cat /tmp/stays)"
+    text=$(host "$1" host_end comes) || die "the visitor from host$1: $text" "$(host 1 cat /tmp/stays)"
 }
 
 # Stop in the middle of a transfer that would be followed by others.
@@ -93,10 +93,10 @@ failed() { # HOST NAME PATTERN
 
 ended_well() { # PATTERN...
     local text pattern
-    text=$(host 1 host_end stays) || die "who stays: $text"
+    text=$(host 1 host_end stays) || die "the host that stays: $text"
     echo "$text"
     for pattern in "$@"; do
-        expect "$text" "$pattern" "who stays"
+        expect "$text" "$pattern" "the host that stays"
     done
 }
 

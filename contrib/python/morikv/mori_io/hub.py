@@ -414,7 +414,7 @@ class Hub:
         self.changed.notify_all()
 
     def _hear_peer_end(self, event: Event) -> None:
-        why = event.text or "it has closed the connection"
+        why = event.text or "the peer has closed the connection"
         ours = [link for link in self._every_link() if link.peer is event.peer]
         for link in ours:
             reason = PeerFailureReason.PEER_UNREACHABLE

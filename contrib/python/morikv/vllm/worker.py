@@ -319,7 +319,7 @@ class Worker:
                 self._refuse(event, "not begun here, or over")
         for source in list(self._sources.values()):
             if source.is_kept and source.deadline < now:
-                logger.warning("morikv: nobody asked for %s", source.request_id)
+                logger.warning("morikv: no decode engine requested %s in time", source.request_id)
                 self._stats["num_kv_expired_reqs"].append(1)
                 source.expire()
                 self._settle(source)
@@ -376,7 +376,7 @@ class Worker:
                     link.peer.send(id, kind, b"%d" % more)
         except (errors.MorikvError, ValueError) as error:
             self._stats["num_failed_notifications"].append(1)
-            logger.warning("morikv: cannot tell of %d: %s", id, error)
+            logger.warning("morikv: cannot notify a peer of request %d: %s", id, error)
 
     # ---- events ----
 
