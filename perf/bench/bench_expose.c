@@ -103,8 +103,7 @@ static int bench_open_both(bench_side_t sides[2], uint64_t id, mkv_xfer_t *xfers
     return 0;
 }
 
-/* Progress until the source knows the blocks, or (is_over) until both sides are quiet
- */
+/* Progress until the source has the blocks, or (is_over) until both sides are quiet */
 static void bench_wait(bench_side_t sides[2], mkv_xfer_t *const xfers[2], int is_over)
 {
     mkv_xfer_attr_t attr[2] = {{.size = sizeof(attr[0])}, {.size = sizeof(attr[1])}};
@@ -189,8 +188,8 @@ static int bench_row(const char *overlap)
     return ret;
 }
 
-/* Two pairs of contexts, whose rounds alternate: what else the machine does changes
- * more between two rows than a check takes */
+/* Two pairs of contexts, whose rounds alternate: the machine's other work changes more
+ * between two rows than a check takes */
 static int bench_check(void)
 {
     static const char *const overlap[] = {"allow", "refuse"};

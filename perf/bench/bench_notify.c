@@ -37,7 +37,7 @@ static mkv_xfer_state_t bench_state(const mkv_xfer_t *xfer, bool *is_quiet_p)
     return attr.state;
 }
 
-/* Open on both sides, exposed, and known to the source. */
+/* Open on both sides, exposed, and received by the source. */
 static int bench_prepare(bench_t *bench)
 {
     static const uint32_t block = 1;

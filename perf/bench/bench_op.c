@@ -73,7 +73,7 @@ static int bench_round(bench_side_t sides[2], mkv_mode_t mode, uint64_t *ns_p)
                : bench_fail("an operation");
 }
 
-/* The first round, in which paths are asked for, is not counted */
+/* The first round, in which paths are queried, is not counted */
 static int bench_row(bench_side_t sides[2], const char *name, mkv_mode_t mode)
 {
     uint64_t least_ns = UINT64_MAX, ns = 0;

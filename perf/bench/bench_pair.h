@@ -5,7 +5,7 @@
 
 /**
  * @file
- * Two contexts of this process, for what a call costs when no byte moves. One thread.
+ * Two contexts of this process, for the cost of calls when no byte moves. One thread.
  */
 
 #include "perf/bench/bench_callgrind.h"
@@ -19,7 +19,7 @@ typedef struct bench_side {
     mkv_region_id_t region;
 } bench_side_t;
 
-/** Say what failed, with the library's reason. @return -1. */
+/** Print the failed call, with the library's reason. @return -1. */
 int bench_fail(const char *what);
 
 /**

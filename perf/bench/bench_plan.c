@@ -239,7 +239,7 @@ static int bench_run_row(const perf_options_t *options, const perf_engine_ops_t 
     CALLGRIND_DUMP_STATS_AT(name);
     plan_heap = bench_heap_bytes() - heap;
 
-    /* the first posts make what later ones reuse */
+    /* the first posts make resources that later ones reuse */
     bench_transport_bytes = 0;
     bench_is_watching = true;
     if (bench_posts(ops, engine, row, options->warmup_iter) != 0) {

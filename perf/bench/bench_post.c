@@ -46,7 +46,7 @@ static void bench_settle(bench_t *bench)
     bench_progress(&bench->sides[1]);
 }
 
-/* Open on both sides, exposed, and known to the source. */
+/* Open on both sides, exposed, and received by the source. */
 static int bench_prepare(bench_t *bench, uint64_t id)
 {
     const mkv_units_t units = {.num_local = BENCH_BLOCKS, .local = bench_blocks};

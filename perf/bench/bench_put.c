@@ -257,7 +257,7 @@ static int bench_source(bench_side_t *side, unsigned long count)
     return (bench_send(side, "", 1) == 0) ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
-/* The processes end with what they have. */
+/* The processes end without releasing anything. */
 static int bench_run(bench_side_t *target, bench_side_t *source, unsigned long count)
 {
     int channel[2], ret, status = -1;

@@ -5,8 +5,8 @@
 
 /**
  * @file
- * Two UCP workers of this process, opened as libmorikv opens its own: what its calls
- * are compared with. Of one worker one thread at a time.
+ * Two UCP workers of this process, opened as libmorikv opens its own, as the baseline
+ * for its calls. A worker is used by one thread at a time.
  */
 
 #include <stddef.h>

@@ -3,9 +3,9 @@
 /*
  * How contexts of one process scale: 1, 2, 4.. pairs of them at once, each context with
  * a thread of its own, so that a pair takes two processors. One of a pair exposes a
- * list of blocks and the other writes them, again and again; the blocks are small, so
- * that what is timed is calls, messages and locks, and the memory's bandwidth is not
- * the limit.
+ * list of blocks and the other writes them, again and again. The blocks are small, so
+ * that calls, messages and locks are timed, and the memory's bandwidth is not the
+ * limit.
  *
  *   bench_scale [PAIRS [TRANSFERS]]     (16 pairs at most, 20000 transfers each)
  */

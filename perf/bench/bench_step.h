@@ -19,7 +19,7 @@ enum { BENCH_BYTES = 4096, BENCH_ROUNDS = 20, BENCH_WARMUP = 3 };
 typedef enum bench_step {
     BENCH_BESIDE, /**< The post, and the call of progress that starts the copy */
     BENCH_TOLD,   /**< Progress of the source until it is done with the message */
-    BENCH_HEAR,   /**< Progress of the destination until it knows */
+    BENCH_HEAR,   /**< Progress of the destination until it gets the event */
     BENCH_IDLE,   /**< A call of progress at the destination that finds nothing */
     BENCH_NUM_STEPS
 } bench_step_t;

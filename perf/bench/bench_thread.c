@@ -37,7 +37,7 @@ typedef struct bench_side {
     ucp_ep_h ep;
     ucp_mem_h memh;
     ucp_rkey_h rkey;
-    char *buffer; /* what is put, and behind it where to */
+    char *buffer; /* data of the put, and behind it the target */
     size_t length;
     int fd;
     atomic_bool is_over;
@@ -221,7 +221,7 @@ int main(int argc, char **argv)
         (bench_row(&side, BENCH_NOTHING, "no other thread") != 0) ||
         (bench_row(&side, BENCH_SLEEPS, "a thread that sleeps") != 0) ||
         (bench_row(&side, BENCH_SPINS, "a thread that never sleeps") != 0)) {
-        return EXIT_FAILURE; /* the process ends with what it has */
+        return EXIT_FAILURE; /* the process ends without releasing anything */
     }
     return EXIT_SUCCESS;
 }

@@ -92,7 +92,7 @@ void gpu_bench_row_more(const char *what, size_t size, size_t count, unsigned bl
 void gpu_bench_make_sets(size_t size, size_t slot, size_t dst_shift, size_t src_shift);
 
 
-/** Write the list of a set: what the product does per transfer. */
+/** Write the list of a set, as the product does per transfer. */
 void gpu_bench_fill_list(muct_xgmi_list_t *list, int set, bool is_reverse);
 
 
@@ -104,11 +104,11 @@ bool gpu_bench_can(gpu_method_t method);
 double gpu_bench_run(gpu_method_t method, int set);
 
 
-/** Poison, run once and look at every byte of the pool; returns what the row says. */
+/** Poison, run once and compare every byte of the pool; returns the row's result. */
 const char *gpu_bench_check(gpu_method_t method, int set);
 
 
-/** Check, then time, then print; says so when the method is not available. */
+/** Check, then time, then print; prints a note when the method is not available. */
 void gpu_bench_measure(const char *what, gpu_method_t method, size_t size);
 
 
@@ -116,7 +116,7 @@ void gpu_bench_measure(const char *what, gpu_method_t method, size_t size);
 void gpu_bench_restore_source(void);
 
 
-/** The ways to move one small piece, and what each takes, in gpu_latency.c. */
+/** The ways to move one small piece, and the time of each, in gpu_latency.c. */
 void gpu_latency(void);
 
 

@@ -5,10 +5,10 @@
 
 /**
  * @file
- * The KV caches of two devices, laid out as mori_kv_perf's, and the check of every byte
- * of the second one. They may be larger than what the host has room for: bytes follow
- * from their place in the first cache, and are looked at piece by piece in a few
- * bounded buffers, each with a thread of its own.
+ * The KV caches of two devices, with the layout of mori_kv_perf, and the check of every
+ * byte of the second one. They may be larger than the host's memory: bytes follow from
+ * their place in the first cache. They are compared piece by piece in a few bounded
+ * buffers, each with a thread of its own.
  */
 
 #include "perf/workload/pool.h"

@@ -112,7 +112,7 @@ static void send_list(const sender_t *sender, unsigned turn)
     gpu_launch(&gpu_bench.gpu, device, &device->lanes[0], &list, sender->blocks);
 }
 
-/* List after list, one ahead: what the product does. */
+/* List after list, one ahead, as in the product. */
 static void *sender_main(void *arg)
 {
     sender_t *sender = arg;
@@ -193,7 +193,7 @@ static const char *source_bytes(unsigned number, size_t offset)
     return gpu_bench.host_src + offset + ((size_t)number * FANOUT_SHIFT);
 }
 
-/* Check and poison again what one sender has written, in the host's copy. */
+/* Check and poison again the bytes of one sender, in the host's copy. */
 static bool check_share(unsigned sender, unsigned receiver, char *written)
 {
     char *share = written + (share_begin(sender) - fanout.half);

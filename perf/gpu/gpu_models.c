@@ -188,7 +188,8 @@ static void free_plans(models_t *models)
 
 /* ---- figures ---- */
 
-/* All requests into a poisoned cache; then what the last one left in each block. */
+/* Run all requests into a poisoned cache; then check the last one's bytes in each
+ * block. */
 static const char *check(models_t *models)
 {
     const perf_move_t *moves = models->moves->moves;

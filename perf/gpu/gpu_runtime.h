@@ -79,7 +79,7 @@ typedef struct gpu_runtime {
 /** hipEventDisableTiming */
 #define GPU_EVENT_NO_TIMING 2
 
-/** A stream with what launches on it share. */
+/** A stream with the resources that its launches share. */
 typedef struct gpu_lane {
     void *stream;
     void *arrivals;          /**< Counters in device memory */
@@ -103,7 +103,7 @@ typedef struct gpu_device {
 void gpu_check(int error, const char *what);
 
 
-/** Load @a path, or NULL: what the product would find. */
+/** Load @a path, or NULL: the library that the product would find. */
 void gpu_runtime_load(gpu_runtime_t *gpu, const char *path);
 
 

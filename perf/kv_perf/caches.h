@@ -5,10 +5,10 @@
 
 /**
  * @file
- * The memory of all that a model keeps, a pool for each component, and what a request
- * has in it.
+ * The memory of a model's caches, a pool for each component, and the blocks of a
+ * request.
  *
- * Threads. One thread per object.
+ * Threads. Each object is used by one thread.
  */
 
 #include "perf/kv_perf/mkv_session.h"
@@ -39,7 +39,7 @@ void perf_caches_close(perf_caches_t *caches);
 int perf_caches_add(const perf_caches_t *caches, perf_session_t *kv,
                     ucs_memory_type_t type);
 
-/** Write what a request does not find. @return 0, or -1 after @ref perf_error. */
+/** Write the missing contents of a request. @return 0, or -1 after @ref perf_error. */
 int perf_caches_fill(perf_caches_t *caches, const perf_admitted_t *admitted);
 
 /** Expect another process to write those contents from now on. */
@@ -63,13 +63,13 @@ size_t perf_caches_units(const perf_caches_t *caches, const perf_admitted_t *adm
                          uint32_t start, mkv_units_t *units);
 
 /**
- * The same, paired with what the other side shows.
+ * The same, paired with the blocks that the other side exposes.
  *
  * @param [in]  event  Its MKV_EV_EXPOSED.
  * @param [out] units  One for each component, their number in @a num_p; they point into
  *                     the event's.
  *
- * @return 0, or -1 after @ref perf_error: it shows more or fewer blocks.
+ * @return 0, or -1 after @ref perf_error: it exposes more or fewer blocks.
  */
 int perf_caches_pair(const perf_caches_t *caches, const perf_admitted_t *admitted,
                      const mkv_event_t *event, uint32_t start, mkv_units_t *units,

@@ -79,13 +79,13 @@ int perf_channel_send(perf_channel_t *channel, perf_channel_type_t type,
 void perf_channel_tell_going(perf_channel_t *channel);
 
 /**
- * Wait for a message of a certain type; an error when the other one says nothing at all
+ * Wait for a message of a certain type; an error when the other process sends nothing
  * for the channel's timeout.
  *
  * @param [out] buffer    Receives it.
  * @param [in]  max       Room in buffer.
  * @param [out] length_p  Its length; NULL if it must be @a max.
- * @param [in]  idle      What to do meanwhile, or NULL.
+ * @param [in]  idle      Called while waiting, or NULL.
  *
  * @return 0, or -1 after @ref perf_error (another type or length, the other process
  *         ended, or was silent for too long).

@@ -360,7 +360,7 @@ static uint32_t perf_ucp_asks(const perf_ucp_peer_t *peer)
     return peer->is_asked ? 0 : UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
 }
 
-/* Once a job: the first call leaves a request, which knows what carries it. */
+/* Once a job: the first call leaves a request, which names its transport. */
 static void perf_ucp_hear_path(perf_engine_t *engine, perf_ucp_peer_t *peer,
                                void *request)
 {

@@ -127,8 +127,7 @@ static void perf_launch_forward(int number)
     }
 }
 
-/* How long the others may take to see the end of one, and to say what they know of it.
- */
+/* Time for the others to see the end of a process, and to print their errors. */
 enum { PERF_OTHERS_END_S = 2 };
 
 static void perf_launch_end_late(int number)

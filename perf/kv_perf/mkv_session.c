@@ -20,7 +20,8 @@ int perf_session_error(const char *what)
 }
 
 /* A measurement writes to the same blocks again and again, before earlier lists are
- * over: no mistake of an allocator here, unless the user asks whether it is one. */
+ * over. An allocator would not do so; here it is allowed, unless the user enables the
+ * check. */
 static mkv_config_t *perf_session_config(void)
 {
     mkv_config_t *config;

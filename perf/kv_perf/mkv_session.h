@@ -21,7 +21,7 @@
 /** Sees every event about a transfer, and messages. */
 typedef void (*perf_session_handler_t)(void *arg, const mkv_event_t *event);
 
-/** Which rank of how many a context is, and what its maps are for. */
+/** Rank of a context, number of ranks, and the purpose of its maps. */
 typedef struct perf_session_rank {
     uint32_t tp_rank, tp_size; /**< 0: nobody asks */
     uint32_t map_flags;
@@ -87,10 +87,10 @@ void perf_session_progress(perf_session_t *kv);
 /** perf_session_progress() as a perf_idle_t. */
 void perf_session_idle(void *kv);
 
-/** Print an error of the library, with what was tried; returns -1. */
+/** Print an error of the library, with the failed call; returns -1. */
 int perf_session_error(const char *what);
 
-/** Text about what carries data to a peer: "mori_xgmi/xgmi0 (xgmi)". */
+/** Text about the transport of data to a peer: "mori_xgmi/xgmi0 (xgmi)". */
 void perf_session_path(const perf_session_t *kv, unsigned peer, char *path,
                        size_t size);
 

@@ -2,9 +2,9 @@
 
 /*
  * The processes go through the same requests in the same order, each with its own block
- * tables, a few in flight at a time. A request's transfer has its number as id. What a
- * router would carry - which first blocks the decode side has already - goes along with
- * libmorikv: in WRITE as meta data of the exposed blocks, in READ as a message before
+ * tables, a few in flight at a time. A request's transfer has its number as id.
+ * libmorikv carries the information of a router, the first blocks that the decode side
+ * has already: in WRITE as meta data of the exposed blocks, in READ as a message before
  * prefill exposes them.
  *
  * When the sides have unequal numbers of ranks, this process has a leg to each rank of
@@ -179,7 +179,7 @@ static int perf_slot_expose(perf_slot_t *slot, uint32_t leg, uint32_t start)
                : perf_session_error("mkv_xfer_expose");
 }
 
-/* Prefill computes what it does not have. */
+/* Prefill computes the tokens that it does not have. */
 static int perf_slot_compute(perf_slot_t *slot)
 {
     uint64_t start_ns = perf_clock_ns();
@@ -204,7 +204,7 @@ static int perf_slot_verify(perf_slot_t *slot)
     return ret;
 }
 
-/* Decode's side of an admission: what will arrive, and telling prefill about it. */
+/* Decode's side of an admission: compute the blocks to come, and notify prefill. */
 static int perf_slot_start_decode(perf_slot_t *slot)
 {
     const perf_list_t *list = &slot->blocks.lists[0];
@@ -489,7 +489,7 @@ static int perf_model_move(perf_model_run_t *model)
         model->kv.is_failed = true;
         return -1;
     }
-    if (perf_is_interrupted) { /* what was moved until now counts */
+    if (perf_is_interrupted) { /* bytes moved until now count */
         model->kv.is_failed = true;
         return perf_model_result(model);
     }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Rounds come in bursts. What a request needs, transfers opened and exposed on both
- * sides, is prepared before a burst and put away after it: in an inference engine that
- * happens while the prompt is computed, long before the blocks can move.
+ * Rounds come in bursts. The resources of a request, transfers opened and exposed on
+ * both sides, are prepared before a burst and released after it: in an inference engine
+ * that happens while the prompt is computed, long before the blocks can move.
  */
 
 #include "perf/kv_perf/pingpong.h"

@@ -6,10 +6,10 @@
 /**
  * @file
  * Two processes that take turns: one puts its blocks and notifies the other, which
- * answers in the same way when it knows that the bytes are there. Half of the time
- * between a post and the answer is the latency of a put with its notification.
+ * answers in the same way when the bytes have arrived. Half of the time between a post
+ * and the answer is the latency of a put with its notification.
  *
- * Threads. One thread per sweep.
+ * Threads. Each sweep is used by one thread.
  */
 
 #include "perf/kv_perf/sweep.h"

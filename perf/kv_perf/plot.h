@@ -26,16 +26,16 @@ typedef struct perf_plot {
 
 
 /**
- * Begin, if --plot asks for it.
+ * Begin, if --plot was given.
  *
- * @return 0, or -1 after @ref perf_error (nothing here draws, no memory).
+ * @return 0, or -1 after @ref perf_error (no plotting program, no memory).
  */
 int perf_plot_open(const perf_options_t *options, perf_plot_t *plot);
 
 void perf_plot_row(perf_plot_t *plot, const perf_result_t *result);
 
 /**
- * Draw what there is; without rows nothing.
+ * Draw all rows; nothing if there is none.
  *
  * @return 0, or -1 after @ref perf_error (the file could not be written).
  */

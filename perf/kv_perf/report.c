@@ -40,7 +40,7 @@ static void perf_json_text(json_object *object, const char *name, const char *te
     json_object_object_add(object, name, json_object_new_string(text));
 }
 
-/* Three digits are what a time in microseconds and a rate are worth. */
+/* Times in microseconds and rates have three significant digits. */
 static void perf_json_real(json_object *object, const char *name, double value)
 {
     char text[32];
@@ -106,7 +106,7 @@ static json_object *perf_json_row(const perf_result_t *result)
     return row;
 }
 
-/* Settings that change what is measured. */
+/* Settings that change the measured figures. */
 static json_object *perf_json_environment(void)
 {
     static const char *const prefixes[] = {"UCX_", "MORIKV_", "HIP", "ROCR_"};

@@ -30,8 +30,8 @@ typedef struct perf_result {
     uint64_t num_ucp_calls; /**< Data calls into UCX, if known */
     uint64_t bytes;         /**< Moved */
     uint64_t wall_ns;       /**< Time from the first post to the last completion */
-    perf_ends_t there;      /**< Sweeps: what the center started */
-    perf_ends_t back;       /**< Sweeps: what the others started */
+    perf_ends_t there;      /**< Sweeps: transfers started by the center */
+    perf_ends_t back;       /**< Sweeps: transfers started by the others */
     uint64_t cpu_ns;        /**< Time in prepare, post, and progress that found work */
     uint64_t total_blocks;  /**< Model: blocks of all prompts */
     uint64_t shared_blocks; /**< Model: of these, found in the destination */
@@ -55,7 +55,7 @@ void perf_result_init(perf_result_t *result);
 /** Flows that have ended more. */
 void perf_ends_add(perf_ends_t *ends, const perf_ends_t *other);
 
-/** Add what another process measured in the same row at the same time. */
+/** Add the figures of another process for the same row at the same time. */
 void perf_result_merge(perf_result_t *result, const perf_result_t *other);
 
 #endif

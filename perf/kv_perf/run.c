@@ -106,7 +106,7 @@ static int perf_run_gather(perf_run_t *run, perf_result_t *result, perf_result_t
     unsigned i;
 
     for (i = 0; i < run->num_channels; ++i) {
-        if (perf_is_interrupted) { /* it may not have anything to say any more */
+        if (perf_is_interrupted) { /* it may not have anything to send any more */
             run->channels[i].is_last = true;
             run->channels[i].timeout_s = PERF_LAST_WORDS_S;
         }

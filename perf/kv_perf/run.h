@@ -25,7 +25,7 @@ typedef struct perf_run {
 } perf_run_t;
 
 
-/** Say at the center what takes its time now. */
+/** Print at the center the step that takes time now. */
 void perf_run_phase(const perf_run_t *run, const char *what);
 
 /**

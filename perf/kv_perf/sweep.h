@@ -5,9 +5,9 @@
 
 /**
  * @file
- * Inside of a sweep: what its ways to move a row share.
+ * Inside of a sweep: common part of its ways to move a row.
  *
- * Threads. One thread per sweep.
+ * Threads. Each sweep is used by one thread.
  */
 
 #include "perf/kv_perf/engine.h"
@@ -99,12 +99,12 @@ int perf_sweep_each(perf_sweep_t *sweep, bool is_mine,
 /** Wait until all processes are here. @return 0, or -1 after @ref perf_error. */
 int perf_sweep_barrier(perf_sweep_t *sweep);
 
-/** Add up what the flows of this process moved in a row, when it is over. */
+/** Add up the bytes that the flows of this process moved in a row, when it is over. */
 void perf_sweep_account(perf_sweep_t *sweep, uint32_t batch, uint64_t num_iter,
                         uint64_t warmup);
 
 /**
- * Write contents into the sources, or say what the destinations are going to hold.
+ * Write contents into the sources, or set the expected contents of the destinations.
  *
  * @param [in] round  Each has its own contents; below 2^24.
  *

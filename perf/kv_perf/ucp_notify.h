@@ -5,8 +5,8 @@
 
 /**
  * @file
- * Notifications over UCP as NIXL sends them: an eager active message without a header,
- * whose payload says what it is about; here the number of a job.
+ * Notifications over UCP as NIXL sends them: an eager active message without a header;
+ * its payload identifies the subject, here the number of a job.
  *
  * Threads. That of the worker.
  */
@@ -28,15 +28,15 @@ typedef struct perf_ucp_notify {
 
 
 /**
- * Listen, on a worker whose context has active messages.
+ * Receive notifications, on a worker whose context has active messages.
  *
  * @param [in] notify  Must outlive the worker.
  *
- * @return UCS_OK, or what UCP said.
+ * @return UCS_OK, or UCP's status.
  */
 ucs_status_t perf_ucp_notify_init(perf_ucp_notify_t *notify, ucp_worker_h worker);
 
-/** Count what arrives for a job in its num_arrived. @return 0, or -1: too many jobs. */
+/** Count arrivals for a job in its num_arrived. @return 0, or -1: too many jobs. */
 int perf_ucp_notify_add(perf_ucp_notify_t *notify, perf_job_t *job);
 
 void perf_ucp_notify_remove(perf_ucp_notify_t *notify, const perf_job_t *job);

@@ -8,7 +8,7 @@
 
 /*
  * "{FLAGS} put(multi) from host memory length 4096 software emulation tcp/lo 97.8 MB/s
- * 39.94 us": what is between the length and the estimates, which are no measurements.
+ * 39.94 us": the text between the length and the estimates, which are no measurements.
  */
 static const char *perf_ucp_path_words(char *info)
 {

@@ -32,7 +32,7 @@ typedef struct perf_allocator perf_allocator_t;
  * @param [in]  num_blocks   Blocks in the pool, at least 1.
  * @param [out] allocator_p  Owned by the caller. Set only on success.
  *
- * @return 0, or -1 after @ref perf_error (no memory, or no blocks asked for).
+ * @return 0, or -1 after @ref perf_error (no memory, or @a num_blocks is 0).
  */
 int perf_allocator_create(uint32_t num_blocks, perf_allocator_t **allocator_p);
 
@@ -63,7 +63,7 @@ void perf_allocator_put(perf_allocator_t *allocator, const uint32_t *blocks,
 /** Blocks that no sequence holds. */
 uint32_t perf_allocator_num_free(const perf_allocator_t *allocator);
 
-/** Key of what a block holds, also while it is free; 0 when nothing known. */
+/** Key of a block's contents, also while it is free; 0 when they are unknown. */
 uint64_t perf_allocator_key(const perf_allocator_t *allocator, uint32_t block);
 
 #endif

@@ -24,7 +24,7 @@ typedef enum perf_format {
 typedef struct perf_bench_row {
     uint64_t block_size;
     uint32_t batch;
-    const char *label; /**< "": the numbers say it */
+    const char *label; /**< "": the numbers suffice */
 } perf_bench_row_t;
 
 typedef struct perf_benchmark {

@@ -34,13 +34,12 @@ typedef struct perf_block_moves {
 
 
 /**
- * Work out all requests.
+ * Compute all requests.
  *
  * @param [in]  options  With a model; not kept.
  * @param [out] moves_p  To be destroyed by perf_block_moves_destroy(). Set on success.
  *
- * @return 0, or -1 after @ref perf_error (what the options ask for cannot be, no
- *         memory).
+ * @return 0, or -1 after @ref perf_error (the options are impossible, no memory).
  */
 int perf_block_moves_create(const perf_options_t *options,
                             perf_block_moves_t **moves_p);

@@ -202,7 +202,7 @@ void perf_block_tables_decode(perf_block_tables_t *tables, perf_block_table_t *t
         sequence->output = calloc(table->output_blocks, sizeof(*sequence->output));
     }
     if ((sequence == NULL) || (sequence->output == NULL)) {
-        free(sequence); /* no answer then; the prompt was what mattered */
+        free(sequence); /* no answer then; the prompt counts */
         perf_block_tables_release(tables, table);
         return;
     }

@@ -16,7 +16,8 @@
 #include <string.h>
 
 
-/* Keys of what does not keep every token; see block_tables.c for the others' bits. */
+/* Keys of components that do not keep every token; see block_tables.c for the others'
+ * bits. */
 #define PERF_KEY_SLOT (UINT64_C(1) << 61)
 
 static int perf_engine_side_open_source(const perf_options_t *options,

@@ -32,11 +32,11 @@ typedef struct perf_engine_side {
     perf_block_tables_t *tables;
     perf_source_t *source;
     const perf_request_t *request; /**< Read, not admitted yet */
-    uint64_t num_requests;         /**< Fewer than asked for once a trace has ended */
+    uint64_t num_requests;         /**< Fewer than requested once a trace has ended */
     uint64_t num_admitted;
 } perf_engine_side_t;
 
-/** Blocks of one component and what each is to hold. */
+/** Blocks of one component and the expected contents of each. */
 typedef struct perf_list {
     uint32_t num;
     uint32_t num_shared; /**< First ones that already hold their contents */

@@ -50,7 +50,7 @@ void perf_error(const char *format, ...)
         return;
     }
     if (perf_message.is_told != NULL) {
-        perf_message.is_silent = true; /* what follows follows from it */
+        perf_message.is_silent = true; /* later errors are consequences */
         if (perf_message.is_told(perf_message.arg)) {
             return;
         }

@@ -13,7 +13,7 @@
 
 #include <stdbool.h>
 
-/** Set what every line begins with, for example "mori_kv_perf(prefill)"; copied. */
+/** Set the prefix of every line, for example "mori_kv_perf(prefill)"; copied. */
 void perf_message_prefix(const char *prefix);
 
 /** Print one line and keep it for @ref perf_last_error. */
@@ -38,7 +38,7 @@ void perf_message_first_only(bool (*is_told)(void *arg), void *arg);
 /** Print no further error: the other process has printed the cause. */
 void perf_message_silence(void);
 
-/** Print what the run waits for on stderr, if that is a terminal. */
+/** Print the reason for a wait of the run on stderr, if that is a terminal. */
 void perf_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

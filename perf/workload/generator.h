@@ -8,8 +8,9 @@
  * Made-up chat traffic: sessions of several turns, each turn's prompt beginning with
  * the whole prompt before it, all sessions beginning with one system prompt.
  *
- * What matters to block tables is kept from real traces: lengths that differ by an
- * order of magnitude, prefixes that come back while others are in between.
+ * Two properties of real traces matter to block tables and are kept: lengths that
+ * differ by an order of magnitude, and prefixes that come back while others are in
+ * between.
  */
 
 #include "perf/workload/request.h"

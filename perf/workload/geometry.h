@@ -16,12 +16,13 @@
 #include <stddef.h>
 
 
-/** Share of a rank of a component. A piece is what one layer and part keep together. */
+/** Share of a rank of a component. A piece is the data of one layer and part in a
+ * block. */
 typedef struct perf_share {
     unsigned block_tokens; /**< Tokens in a block; 1 for a state */
-    unsigned entries;   /**< Units in a block: tokens, or what they are compressed to */
-    size_t inner_bytes; /**< An element */
-    size_t piece_bytes; /**< Bytes of a block in one layer and part */
+    unsigned entries;      /**< Units in a block: tokens, or compressed entries */
+    size_t inner_bytes;    /**< An element */
+    size_t piece_bytes;    /**< Bytes of a block in one layer and part */
 } perf_share_t;
 
 
@@ -39,10 +40,10 @@ typedef struct perf_geometry {
 
 
 /**
- * Work out one rank's geometry.
+ * Compute one rank's geometry.
  *
  * Elements of a group are divided over the ranks; with more ranks than elements, each
- * rank has one and ranks hold copies. What has no groups, as an MLA latent, is never
+ * rank has one and ranks hold copies. Data without groups, as an MLA latent, is never
  * divided.
  *
  * @param [in]  model         Name of a model, or a path: @ref perf_model_read.
@@ -51,7 +52,7 @@ typedef struct perf_geometry {
  * @param [in]  dtype         "bf16", "fp16", "fp8" or "fp32"; NULL: the model's.
  * @param [out] geometry_p    Set only on success.
  *
- * @return 0, or -1 after @ref perf_error named the value and what was expected.
+ * @return 0, or -1 after @ref perf_error named the value and the expectation.
  */
 int perf_geometry_init(const char *model, unsigned tp, unsigned block_tokens,
                        const char *dtype, perf_geometry_t *geometry_p);

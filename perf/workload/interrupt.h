@@ -5,7 +5,7 @@
 
 /**
  * @file
- * Ctrl-C: the first one ends what runs, in order; a second one ends the process.
+ * Ctrl-C: the first one ends the run in order; a second one ends the process.
  */
 
 #include <signal.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * The HIP runtime is known by a dozen symbols whose C types have been stable since
- * ROCm 4; declaring them here keeps ROCm's headers optional. Copies go to the default
- * stream and their first error is kept until the next sync.
+ * The HIP runtime is used by a dozen symbols whose C types have been stable since ROCm
+ * 4; declaring them here keeps ROCm's headers optional. Copies go to the default stream
+ * and their first error is kept until the next sync.
  */
 
 #include "perf/workload/memory.h"

@@ -6,9 +6,9 @@
 /**
  * @file
  * Memory that is moved: of the host, or of a GPU through a HIP runtime that is opened
- * when asked for, so that the program starts without one.
+ * on demand, so that the program starts without one.
  *
- * Threads. One thread per memory.
+ * Threads. Each memory is used by one thread.
  */
 
 #include "perf/workload/options.h"
@@ -45,8 +45,7 @@ void perf_memory_free(perf_memory_t *memory, void *address, size_t size);
 /**
  * Queue a copy from host bytes into the memory, or from it into host bytes.
  *
- * Host bytes must stay untouched until @ref perf_memory_sync, which also says whether
- * it worked.
+ * Host bytes must stay untouched until @ref perf_memory_sync, which returns the result.
  */
 void perf_memory_write(perf_memory_t *memory, void *address, const void *host,
                        size_t length);

@@ -225,7 +225,7 @@ static int perf_component_keep(const perf_model_file_t *file, json_object *objec
     return 0;
 }
 
-/* Layers whose letter in the pattern, which is repeated, is one of "on". */
+/* Number of layers whose letter in the repeated pattern is one of "on". */
 static int perf_component_layers(const perf_model_file_t *file, json_object *object,
                                  const char *pattern, uint32_t num_layers,
                                  perf_component_t *component)

@@ -38,10 +38,10 @@ typedef struct perf_component {
     bool is_slab;          /**< Layers lie side by side in every block */
     uint32_t block_tokens; /**< Block size of a window; 0: the common one */
     uint32_t compress;     /**< Tokens of an entry, at least 1 */
-    uint32_t outer;        /**< Repetitions of what follows, at least 1 */
+    uint32_t outer;        /**< Repetitions of the rest, at least 1 */
     uint32_t num_groups;   /**< 0: every rank holds all of it */
     uint32_t groups[PERF_MAX_GROUPS]; /**< Elements over all ranks */
-    uint32_t dim;                     /**< Values of an element; 0: bytes says it */
+    uint32_t dim;                     /**< Values of an element; 0: see bytes */
     uint32_t bytes;     /**< Bytes of an element, for every type of values */
     uint32_t fp8_bytes; /**< Bytes of an element with fp8; 0: dim applies */
     char dtype[8];      /**< Type of its values; "": the run's */
@@ -68,8 +68,8 @@ typedef struct perf_model {
  *                       tree, or where models are installed.
  * @param [out] model_p  Set only on success.
  *
- * @return 0, or -1 after @ref perf_error named the file, the member and what was
- *         expected.
+ * @return 0, or -1 after @ref perf_error named the file, the member and the
+ *         expectation.
  */
 int perf_model_read(const char *name, perf_model_t *model_p);
 

@@ -363,7 +363,7 @@ static error_t perf_options_key(int key, char *arg, struct argp_state *state)
     }
 }
 
-/* The table that argp takes: rows, a title for each group, and what every tool has. */
+/* The table for argp: rows, a title for each group, and the rows of every tool. */
 static void perf_options_table(struct argp_option *table)
 {
     static const struct argp_option common[] = {

@@ -124,8 +124,8 @@ typedef struct perf_options {
  *
  * @param [out] options  Strings point into argv.
  *
- * @return 1: go on; 0: --help or --version was printed; -1 after @ref perf_error named
- *         the option, its value and what was expected.
+ * @return 1: continue; 0: --help or --version was printed; -1 after @ref perf_error
+ * named the option, its value and the expectation.
  */
 int perf_options_parse(int argc, char **argv, perf_options_t *options);
 

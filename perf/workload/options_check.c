@@ -123,7 +123,8 @@ static int perf_options_check_together(const perf_options_t *options)
     return -1;
 }
 
-/* Fill in what the command line leaves to the model, and count the ranks that meet. */
+/* Fill in the options that the command line leaves to the model, and count the ranks
+ * that meet. */
 static int perf_options_take_model(perf_options_t *options)
 {
     uint32_t more, fewer;

@@ -13,8 +13,8 @@
 
 
 /**
- * Fill in what was not given, from the model and from other options, and look whether
- * all fit each other.
+ * Fill in missing options, from the model and from other options, and check whether all
+ * fit each other.
  *
  * @param [in] model  An option that only models have, if one was given, else NULL.
  * @param [in] sweep  An option that only sweeps have, the same way.

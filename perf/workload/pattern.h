@@ -17,7 +17,7 @@
 #include <stdint.h>
 
 
-/** Word number @a i of a pattern; also the seed of what begins there. */
+/** Word number @a i of a pattern; also the seed of a pattern that begins there. */
 static inline uint64_t perf_pattern_word(uint64_t seed, uint64_t i)
 {
     return seed + i * UINT64_C(0x9e3779b97f4a7c15);
@@ -26,7 +26,7 @@ static inline uint64_t perf_pattern_word(uint64_t seed, uint64_t i)
 /** Write a pattern; @a buffer is aligned to 8 bytes, @a length need not be. */
 void perf_pattern_make(void *buffer, size_t length, uint64_t seed);
 
-/** Whether a buffer holds what perf_pattern_make() writes. */
+/** Whether a buffer matches perf_pattern_make(). */
 bool perf_pattern_is_made(const void *buffer, size_t length, uint64_t seed);
 
 #endif

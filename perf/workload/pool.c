@@ -31,7 +31,7 @@ struct perf_pool {
     perf_pool_shape_t shape;
     bool is_borrowed; /* the layers' memory */
     void **layers;
-    uint64_t *keys; /* what each block should hold; NULL if nothing is checked */
+    uint64_t *keys; /* expected contents of each block; NULL if nothing is checked */
     uint32_t *all_blocks;
     char *staging;
     char *expected;       /* one piece */
@@ -170,7 +170,7 @@ static void perf_piece_complain(const perf_pool_t *pool, const perf_piece_t *pie
         pool->keys[piece->block]);
 }
 
-/* Wait for the staged copies; when checking, compare what came. */
+/* Wait for the staged copies; when checking, compare the bytes. */
 static int perf_pool_flush(perf_pool_t *pool, perf_pool_way_t way)
 {
     size_t i, num_pieces = pool->num_pieces;

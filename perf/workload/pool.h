@@ -5,17 +5,17 @@
 
 /**
  * @file
- * The memory of a KV cache and what should be in it.
+ * The memory of a KV cache and its expected contents.
  *
- * One allocation a layer, as engines have it; in it the parts one after the other, each
- * `num_blocks` pieces. Or a slab: one allocation of blocks, in each of which the pieces
- * of all layers and parts lie side by side. A block's contents in all layers and parts
- * follow from one key, so equal keys have equal bytes in every process. The pool
- * remembers which key was last written to each block by anybody, and can therefore
- * check every byte it owns: moved ones have arrived, all others are as they were.
+ * A layer is one allocation, as in engines; it contains the parts one after the other,
+ * each `num_blocks` pieces. Or a slab: one allocation of blocks, in each of which the
+ * pieces of all layers and parts lie side by side. A block's contents in all layers and
+ * parts follow from one key, so equal keys have equal bytes in every process. The pool
+ * remembers the key that was last written to each block by any side, and can therefore
+ * check every byte it owns: moved ones have arrived, all others are unchanged.
  *
- * Threads. One thread per pool. Nothing may write to a block while it is filled or
- * checked.
+ * Threads. Each pool is used by one thread. Nothing may write to a block while it is
+ * filled or checked.
  */
 
 #include "perf/workload/memory.h"
@@ -67,9 +67,9 @@ typedef struct perf_pool perf_pool_t;
  *
  * @param [in]  memory    Must outlive the pool.
  * @param [in]  shape     Copied.
- * @param [in]  is_check  Fill it all with what untouched blocks hold, so that it can be
- *                        checked; else contents are undefined and nothing below but the
- *                        addresses may be asked for.
+ * @param [in]  is_check  Fill it all with the contents of untouched blocks, so that it
+ * can be checked; else contents are undefined, and of the functions below only the
+ * addresses may be used.
  * @param [out] pool_p    Owned by the caller.
  *
  * @return 0, or -1 after @ref perf_error (no memory).
@@ -105,7 +105,7 @@ void perf_pool_expect(perf_pool_t *pool, const uint32_t *blocks, const uint64_t 
                       uint32_t num_blocks);
 
 /**
- * Compare every byte of some blocks with what they should hold.
+ * Compare every byte of some blocks with their expected contents.
  *
  * @return 0, or -1 after @ref perf_error named the first wrong byte.
  */

@@ -5,10 +5,10 @@
 
 /**
  * @file
- * Blocks of what does not grow with a prompt: windows, rings, states. A request takes
- * some and gives them back.
+ * Blocks of caches that do not grow with a prompt: windows, rings, states. A request
+ * takes some and returns them.
  *
- * Threads. One thread per object.
+ * Threads. Each object is used by one thread.
  */
 
 #include <stdbool.h>
@@ -44,7 +44,7 @@ void perf_slots_destroy(perf_slots_t *slots);
  */
 int perf_slots_get(perf_slots_t *slots, unsigned num, unsigned first, uint32_t *blocks);
 
-/** Give back what one perf_slots_get() took. */
+/** Return the blocks of one perf_slots_get(). */
 void perf_slots_put(perf_slots_t *slots, unsigned num, const uint32_t *blocks);
 
 #endif

@@ -5,8 +5,8 @@
 
 /**
  * @file
- * Tables on stdout, a row when it is known: what the columns are is one array of the
- * tool. Pure but for stdout.
+ * Tables on stdout, printed row by row; an array of the tool describes the columns. No
+ * side effects but stdout.
  */
 
 #include <stdbool.h>

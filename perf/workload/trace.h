@@ -8,10 +8,10 @@
  * Reader of request traces in Mooncake's format: one JSON object a line with at least
  * the members timestamp (ms, never decreasing), input_length, output_length (tokens)
  * and hash_ids (one number for each 512 tokens of input, rounded up). Other members are
- * not looked at; of a timestamp with a fraction the fraction is dropped.
+ * ignored; the fraction of a timestamp is dropped.
  *
  * A line with anything missing or out of range is an error that names file, line, value
- * and what was expected. Empty lines are skipped.
+ * and the expectation. Empty lines are skipped.
  */
 
 #include "perf/workload/request.h"
@@ -20,7 +20,7 @@
 /**
  * Open a trace.
  *
- * @param [in]  path      File; read as requests are asked for.
+ * @param [in]  path      File; read request by request.
  * @param [out] source_p  To be destroyed by perf_source_destroy(). Set on success.
  *
  * @return 0, or -1 after @ref perf_error (not readable, no memory).
