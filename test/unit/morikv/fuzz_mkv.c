@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Any bytes from a peer: decoders, and a context with transfers that gets
- * messages of every type in any order. Nothing may crash, hang, or misuse UCX, for
- * which fake_ucp ends the process.
+ * Any bytes from a peer: decoders, and a context with transfers that gets messages of
+ * every type in any order. Nothing may crash, hang, or misuse UCX; on misuse fake_ucp
+ * ends the process.
  *
- * contrib/fuzz builds it with libFuzzer. Without, it has a main of its own: the files
- * of the corpus, and as many inputs made from them by a fixed seed (MKV_FUZZ_RUNS).
+ * contrib/fuzz builds it with libFuzzer. The other build has a main of its own: the
+ * files of the corpus, and as many inputs made from them by a fixed seed
+ * (MKV_FUZZ_RUNS).
  *
- * The first byte of an input says what the others are: 0 a message as it is, 1 a
- * message whose header is put in order, 2 a blob with its header in order, 3 and above
- * records of messages for a context: type, how it is addressed, two bytes of length, a
+ * The first byte of an input selects the kind of the rest: 0 an unchanged message, 1 a
+ * message whose header is repaired, 2 a blob with its header repaired, 3 and above
+ * records of messages for a context: type, kind of address, two bytes of length, a
  * body.
  */
 
@@ -212,7 +213,7 @@ static void deliver(side_t *side, const uint8_t *record, size_t length,
 
     if ((type == MKV_MSG_HELLO) || (type == MKV_MSG_HELLO_ACK) ||
         (type == MKV_MSG_REGIONS)) {
-        return; /* UCX unpacks what it is given: mode 2 has their blobs */
+        return; /* UCX unpacks any bytes: mode 2 has their blobs */
     }
     memcpy(bytes + MKV_MSG_HEADER_SIZE, record + 4, length);
     address(bytes + MKV_MSG_HEADER_SIZE, length, record[1], xfers);
@@ -257,7 +258,7 @@ static void talk(const uint8_t *data, size_t size)
     open_xfers(&sides[0], xfers);
     deliver_all(&sides[0], data, size, xfers);
     step = 100000000;              /* all deadlines are near */
-    (void)mkv_close(sides[0].ctx); /* whatever it has to say of what is open */
+    (void)mkv_close(sides[0].ctx); /* close with all states of open objects */
     (void)mkv_close(sides[1].ctx);
     fake_ucp_reset(); /* which finds nothing of theirs open */
 }

@@ -118,7 +118,8 @@ START_TEST(merge_of_one_allocation_is_one_run)
     size_t num_runs;
     uint32_t i;
 
-    for (i = 0; i < MAX_NUM; ++i) { /* backwards: sorting merges what order does not */
+    for (i = 0; i < MAX_NUM;
+         ++i) { /* backwards: sorting merges blocks that their order does not */
         local[i] = MAX_NUM - i;
         remote[i] = 1000 + MAX_NUM - i;
     }

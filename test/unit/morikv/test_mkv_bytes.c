@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* Plans of bytes: what is given moves, and nothing else; what cannot be is refused. */
+/* Plans of bytes: exactly the given bytes move; impossible ones are refused. */
 
 #include "memory/byte_list.h"
 #include "test/support/mkv_pair.h"
@@ -366,7 +366,7 @@ static const mkv_region_t units_of_64 = {
     .length = LENGTH, .unit_bytes = 48, .unit_stride = 64, .n_units = 64};
 static const uint32_t blocks_3_5[] = {3, 5};
 
-/* Between the units lies what belongs to others. Loop index: here or there */
+/* Bytes between the units belong to others. Loop index: here or there */
 START_TEST(bytes_between_units_are_refused)
 {
     bind_bytes(MKV_WRITE, "tcp", &units_of_64, &units_of_64, blocks_3_5, 2, NULL);

@@ -140,7 +140,7 @@ START_TEST(what_nobody_opens_is_forgotten)
     pair_expose(passive, 0, 4);
     pair_run();
     dropped = pair_stats(A).msgs_dropped;
-    B->is_stopped = 1; /* whose own time would be over before */
+    B->is_stopped = 1; /* transfer whose own time would be over before */
     pair_now += 1900 * MKV_NSEC_PER_MSEC;
     pair_run();
     ck_assert_uint_eq(A->peers[1]->num_early, 1);
@@ -157,9 +157,9 @@ START_TEST(what_nobody_opens_is_forgotten)
 }
 END_TEST
 
-/* The block list and the writer's abort, which knows nothing of it, pass each other on
- * the way: the reader's blocks are quiet by the writer's answer. Loop index: that is
- * still there, or was closed */
+/* The block list and the writer's abort, sent without knowledge of it, cross on the
+ * way: the writer's answer makes the reader's blocks quiet. Loop index: the writer's
+ * transfer is still there, or was closed */
 START_TEST(who_aborted_early_answers_that_it_has_drained)
 {
     mkv_xfer_t *active, *passive;
@@ -188,9 +188,9 @@ START_TEST(who_aborted_early_answers_that_it_has_drained)
 }
 END_TEST
 
-/* A transfer asks again and again. The last question alone is kept, a refused one is
- * not, and each one is an event. Loop index: 0 the application does not poll; 1 it
- * polls (control) */
+/* A transfer sends requests again and again. Only the last request is kept, refused
+ * ones are not, and each one is an event. Loop index: 0 the application does not poll;
+ * 1 it polls (control) */
 START_TEST(questions_that_nobody_polls_are_bounded)
 {
     static const uint8_t bytes[10000];
@@ -267,7 +267,7 @@ START_TEST(a_sleep_ends_when_a_time_is_over)
 }
 END_TEST
 
-/* Nothing else is due but the end of a connection whose calls do not come back */
+/* No work is due but the end of a connection whose calls do not complete */
 START_TEST(a_sleep_ends_when_calls_have_had_their_time)
 {
     mkv_peer_t *peer;

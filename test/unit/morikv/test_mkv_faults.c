@@ -504,8 +504,8 @@ static void pass(unsigned ms)
     pair_now += ms * MKV_NSEC_PER_MSEC;
 }
 
-/* Nothing proves an end that was over before its beginning had been heard of, so the
- * operator says that the process was killed */
+/* No proof exists for an end before the peer learned of the beginning, so the operator
+ * declares the process killed */
 static void tell_who_was_killed(void)
 {
     unsigned i, side;

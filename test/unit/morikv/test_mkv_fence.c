@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Option FENCE: what a destination waits for between the last byte and DONE.
+ * Option FENCE: waits of a destination between the last byte and DONE.
  */
 
 #include "test/support/mkv_pair.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* A connection that loses something says so at once, and is made again. */
+/* A connection that loses a message fails at once, and is made again. */
 
 #include "test/support/mkv_pair.h"
 
@@ -116,7 +116,7 @@ START_TEST(a_message_of_a_later_version_is_skipped_in_its_turn)
 }
 END_TEST
 
-/* Each side says how much it takes: nothing is sent that the other one would refuse */
+/* Each side announces its limits: a message that the other would refuse is not sent */
 START_TEST(what_the_peer_would_refuse_is_not_sent)
 {
     static uint8_t bytes[20000];
@@ -216,7 +216,7 @@ START_TEST(every_gap_has_its_own_time)
 }
 END_TEST
 
-/* Nor does what comes behind it */
+/* Later messages are refused, too */
 START_TEST(a_gap_is_not_prolonged_by_what_waits_for_it)
 {
     mkv_wbuf_t wbuf;
@@ -293,7 +293,7 @@ START_TEST(one_side_that_asks_is_enough)
 END_TEST
 
 /* A process that was stopped finds that much time has passed and messages are unread.
- * This says nothing about its peers */
+ * It must not take its peers for dead */
 START_TEST(a_pause_of_ones_own_gives_nobody_up)
 {
     unsigned i;
@@ -671,7 +671,7 @@ START_TEST(a_hello_in_anothers_name_ends_no_connection)
 }
 END_TEST
 
-/* The envelope is A's, and what it describes is another context */
+/* The envelope is A's, and its contents describe another context */
 START_TEST(a_hello_that_describes_another_is_dropped)
 {
     mkv_msg_t msg = {.type = MKV_MSG_HELLO};
@@ -690,8 +690,8 @@ START_TEST(a_hello_that_describes_another_is_dropped)
 }
 END_TEST
 
-/* Nor does what a peer says of its regions change those of another. Loop index: of
- * another; the control */
+/* A peer's message about its regions does not change those of another peer. Loop index:
+ * of another; the control */
 START_TEST(regions_that_are_another_contexts_fail_who_sends_them)
 {
     mkv_msg_t msg = {.type = MKV_MSG_REGIONS};
@@ -712,8 +712,8 @@ START_TEST(regions_that_are_another_contexts_fail_who_sends_them)
 }
 END_TEST
 
-/* The first message never comes, so that nothing is known of what may be its number.
- * Each goes before the others. */
+/* The first message never comes, so that its number is unknown. Each goes before the
+ * others. */
 START_TEST(messages_before_the_first_are_bounded_in_number)
 {
     mkv_wbuf_t wbuf;
@@ -885,7 +885,7 @@ START_TEST(what_a_closed_peer_sent_is_nobodys_room)
 }
 END_TEST
 
-/* Answers to a peer that asks and takes nothing */
+/* Answers to a peer that sends requests and receives nothing */
 START_TEST(what_waits_to_be_sent_is_bounded)
 {
     unsigned i;
@@ -1009,7 +1009,7 @@ START_TEST(nobody_polls_more_than_was_sent)
 }
 END_TEST
 
-/* A peer that is not READY keeps what it may not look at yet, and only so much */
+/* A peer that is not READY queues early messages, up to a limit */
 START_TEST(a_flood_waits_until_the_peer_is_ready)
 {
     unsigned num;
@@ -1147,7 +1147,7 @@ START_TEST(there_are_no_more_peers_than_allowed)
     OK(mkv_map_destroy(A->maps[1]));
     A->maps[1] = NULL;
     OK(mkv_peer_close(A->peers[1], MKV_CLOSE_FLUSH));
-    pass_ms(1000); /* and it asks again */
+    pass_ms(1000); /* and it sends the request again */
     pair_run();
     ck_assert_uint_eq(pair_count(&pair_sides[2], MKV_EV_PEER_READY, NULL), 1);
     pair_teardown();

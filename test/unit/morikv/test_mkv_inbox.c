@@ -56,8 +56,8 @@ START_TEST(a_number_that_comes_twice_is_one_message)
 }
 END_TEST
 
-/* A process under whose address another one was. Loop index: it is right; it cannot be
- * read */
+/* A process whose address belonged to another one before. Loop index: it is right; it
+ * cannot be read */
 START_TEST(what_is_sent_to_another_context_changes_nothing)
 {
     uint32_t seq;
@@ -173,7 +173,7 @@ START_TEST(what_this_library_does_not_send_is_not_looked_at)
 }
 END_TEST
 
-/* The caller knows no peer that is not ready */
+/* The caller has no handle of a peer that is not ready */
 START_TEST(nothing_of_a_peer_is_delivered_before_it_is_ready)
 {
     pair_setup();
@@ -188,7 +188,7 @@ START_TEST(nothing_of_a_peer_is_delivered_before_it_is_ready)
 }
 END_TEST
 
-/* Closed, and still waits to say goodbye */
+/* Closed, and the last message is not sent yet */
 START_TEST(what_a_peer_says_after_it_was_closed_is_not_delivered)
 {
     mkv_peer_t *peer;

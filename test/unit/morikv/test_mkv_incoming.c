@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* Late peers: transfers that one side asks for, and roles that change. */
+/* Late peers: transfers that one side requests, and roles that change. */
 
 #include "test/support/mkv_pair.h"
 

@@ -208,8 +208,8 @@ START_TEST(fin_says_that_nothing_more_comes)
 }
 END_TEST
 
-/* Two replicas of one model: B and C have the same ranks, and the same request is with
- * both. What one gives up is not the other's. */
+/* Two replicas of one model: B and C have the same ranks, and both have the same
+ * request. If one gives up, the other's transfer continues. */
 START_TEST(replicas_of_equal_ranks_do_not_mix)
 {
     mkv_xfer_t *from[2], *at[2];

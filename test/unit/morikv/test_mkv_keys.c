@@ -14,7 +14,7 @@
 #define ROOM 4096u
 #define NUM 4u
 
-/* Two components of each side: 0 is what pair_open() has, 1 is this */
+/* Two components of each side: 0 is pair_open()'s, 1 is this one */
 static uint8_t mem[2][2 * ROOM];
 static ucs_memory_type_t mem_type;
 

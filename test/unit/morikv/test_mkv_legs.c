@@ -389,7 +389,7 @@ START_TEST(an_expose_leaves_out_a_leg_that_has_failed)
 }
 END_TEST
 
-/* A waiting source asks one leg, or all legs that have not failed */
+/* A waiting source queries one leg, or all legs that have not failed */
 START_TEST(a_question_goes_to_the_legs_that_are_meant)
 {
     unsigned i;
@@ -620,7 +620,7 @@ START_TEST(words_that_come_ten_times_count_once)
 }
 END_TEST
 
-/* Its own events say it */
+/* Its own events report it */
 START_TEST(the_only_leg_has_no_events)
 {
     mkv_xfer_t *active, *passive;

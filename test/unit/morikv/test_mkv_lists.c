@@ -58,7 +58,7 @@ static void add_component(pair_side_t *side, uint32_t component, uint8_t *base,
     OK(mkv_regions_commit(side->ctx, NULL));
 }
 
-/* New bytes at A, so that what is posted again moves something */
+/* New bytes at A, so that a repeated post moves something */
 static void refill(void)
 {
     size_t i;
@@ -489,7 +489,7 @@ START_TEST(finding_a_list_takes_no_longer_for_many)
 }
 END_TEST
 
-/* A block is of its class, and no larger than a quarter above what was asked for */
+/* A block is of its class, and no larger than the requested size and a quarter */
 START_TEST(memory_of_a_list_fits)
 {
     static const size_t sizes[] = {1,   255,  256,  257,  320,

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* Bytes of the connector: what comes with DONE, and what
- * happens when a message cannot be sent. */
+/* Bytes of the connector: those with DONE, and messages that cannot be sent. */
 
 #include "src/peer/credit.h"
 #include "src/peer/hello.h"
@@ -90,8 +89,8 @@ START_TEST(a_seal_without_bytes_brings_none)
 END_TEST
 
 /* Two sources write into one destination: the event has the bytes of the first that
- * sent some, and each leg's can be asked for. Loop index 1: none did, and the event is
- * of the first. */
+ * sent some, and each leg's can be queried. Loop index 1: none did, and the event is of
+ * the first. */
 START_TEST(each_leg_has_its_own_bytes)
 {
     mkv_xfer_params_t params = {
@@ -300,7 +299,7 @@ START_TEST(a_way_that_is_proven_too_late_is_none)
 }
 END_TEST
 
-/* Loop index: UCX says so later, or in the call. Afterwards nothing is given to UCX. */
+/* Loop index: UCX reports it later, or in the call. UCX gets nothing afterwards. */
 /* Messages of the library's own wait, and the peer takes none of them. @return Those of
  * before. */
 static uint64_t fill(mkv_peer_t *peer)
@@ -311,8 +310,8 @@ static uint64_t fill(mkv_peer_t *peer)
     return before;
 }
 
-/* A transfer whose word is lost would wait for ever. Loop index: the reader's question
- * for its blocks; the writer's last word, whose bytes are there */
+/* A transfer whose message is lost would wait for ever. Loop index: the reader's
+ * request for its blocks; the writer's last message, whose bytes are there */
 START_TEST(who_cannot_be_told_of_a_transfer_is_given_up)
 {
     mkv_mode_t mode = _i ? MKV_WRITE : MKV_READ;
@@ -342,7 +341,8 @@ START_TEST(who_cannot_be_told_of_a_transfer_is_given_up)
 }
 END_TEST
 
-/* Nor of what is here. Loop index: the answer to its HELLO, a new key, new regions */
+/* The same holds without a transfer. Loop index: the answer to its HELLO, a new key,
+ * new regions */
 START_TEST(who_cannot_be_told_of_regions_is_given_up)
 {
     mkv_msg_t msg = {.type = MKV_MSG_HELLO_ACK};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /* A cache in memory of two kinds: beside the keys and values of each layer, in GPU
- * memory, a component in memory of each layer's own, host memory unless said. */
+ * memory, a component in memory of each layer's own, by default host memory. */
 
 #include "test/support/mkv_pair.h"
 
@@ -326,7 +326,7 @@ END_TEST
 static const uint32_t eight[NUM] = {0, 1, 2, 3, 4, 5, 6, 7};
 
 /* Less of one component than is exposed, and all of the other one. Loop index: the
- * reader says so, or the destination of a WRITE. */
+ * reader requests it, or the destination of a WRITE. */
 START_TEST(what_is_expected_is_of_its_component)
 {
     const mkv_expect_t expect = {.component = 1, .num_units = 2};

@@ -458,7 +458,7 @@ START_TEST(a_deadline_ends_it_and_a_silent_peers_connection)
         ck_assert_uint_eq(pair_count(A, MKV_EV_PEER_FAILED, NULL), 0);
         pair_now += 50 * MKV_NSEC_PER_MSEC;
         pair_run();
-        pair_run(); /* what a deadline sends leaves with the next progress */
+        pair_run(); /* messages of a deadline leave with the next progress */
     }
     if (_i) {
         ck_assert_uint_eq(pair_count(A, MKV_EV_PEER_FAILED, NULL), 0);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* Options from the environment and by call; what does not parse changes nothing. */
+/* Options from the environment and by call; an invalid text changes nothing. */
 
 #include "test/support/mkv_check.h"
 

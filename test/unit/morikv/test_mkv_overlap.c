@@ -195,7 +195,7 @@ static mkv_status_t expose_list(uint64_t id, const uint32_t *blocks, uint32_t nu
     return mkv_xfer_expose(*xfer_p, 0, &units, 1, NULL, 0);
 }
 
-/* Lists are looked at four by four, and then what is left. Loop index: where it is. */
+/* Lists are compared four by four, and then the rest. Loop index: its place. */
 START_TEST(a_block_is_found_wherever_it_is_in_a_list)
 {
     static const uint32_t blocks[] = {3, 4, 5, 6, 7, 8, 9}, far = 30;

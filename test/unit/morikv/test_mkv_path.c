@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* The path of a pair of memory types is what UCX reports for a call, whatever lanes
- * exist. */
+/* The path of a pair of memory types is the one that UCX reports for a call, whatever
+ * lanes exist. */
 
 #include "src/peer/backend.h"
 
@@ -81,7 +81,7 @@ START_TEST(strict_mode_fails_what_another_class_carries)
     ck_assert_ptr_nonnull(strstr(attr.error, "backend xgmi wanted, but tcp carries a "
                                              "put of host memory to host memory: "));
     ck_assert_ptr_nonnull(strstr(attr.error, "; xgmi is for GPU memory on both sides"));
-    ck_assert_uint_eq(fake_ucp_num_calls(calls), 1); /* the one that was asked */
+    ck_assert_uint_eq(fake_ucp_num_calls(calls), 1); /* the queried one */
     pair_teardown();
 }
 END_TEST
@@ -152,7 +152,7 @@ static mkv_xfer_attr_t write_gpu_memory(const char *words)
     return attr;
 }
 
-/* A folder with what UCX would load; of this case */
+/* Folder of modules for UCX in this case */
 static char plugins[] = "/tmp/mkv_path.XXXXXX", module[64];
 
 static void make_plugins(void)
@@ -186,7 +186,7 @@ static const struct {
     {"mori_xgmi", "UCX_TLS", NULL, "; mori_doctor shows what mori's transports reach"},
 };
 
-/* GPU memory over sockets: one line, with the cause and what helps */
+/* GPU memory over sockets: one line, with the cause and the remedy */
 START_TEST(emulated_gpu_memory_is_one_warning_with_its_cause)
 {
     warning[0] = '\0';

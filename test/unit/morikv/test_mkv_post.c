@@ -126,8 +126,8 @@ START_TEST(one_plan_serves_all_layers_without_allocating)
 }
 END_TEST
 
-/* A hundred thousand pieces through sixteen places. Loop index: lists, of which there
- * are never more than places, so that what they take does not grow either. */
+/* A hundred thousand pieces through sixteen places. Loop index: lists. There are never
+ * more lists than places, so that their memory does not grow either. */
 START_TEST(the_short_status_is_that_of_the_query)
 {
     mkv_xfer_t *active, *passive;
@@ -210,7 +210,7 @@ START_TEST(byte_credits_return_exactly)
     ck_assert_uint_eq(fake_ucp_num_waiting(CALLS), 3); /* 3 x 7 x 64 >= 1000 */
     ck_assert_uint_eq(pair_stats(A).inflight_bytes, 3 * 7 * PAIR_BYTES);
     post = mkv_list_head(&active->legs[0].posts, mkv_post_t, list);
-    ck_assert_uint_eq(post->call_bytes, 7 * PAIR_BYTES); /* what each gives back */
+    ck_assert_uint_eq(post->call_bytes, 7 * PAIR_BYTES); /* places that each returns */
     fake_ucp_hold(0);
     OK(mkv_xfer_seal(active, 0));
     pair_run();
@@ -276,8 +276,8 @@ static void add_two_components(pair_side_t *side, char *host, char *gpu)
     OK(mkv_regions_commit(side->ctx, NULL));
 }
 
-/* A list that goes on behind a component without blocks takes the handles and keys of
- * what it finds there, wherever the lists before it were cut (loop index) */
+/* A list that continues behind a component without blocks takes the handles and keys of
+ * the place, wherever the lists before it were cut (loop index) */
 START_TEST(lists_skip_an_empty_component)
 {
     static char host[2][PAIR_BLOCKS * PAIR_BYTES], gpu[2][PAIR_BLOCKS * PAIR_BYTES];
@@ -476,7 +476,7 @@ static void start_two(mkv_xfer_t *active[2], mkv_xfer_t *passive[2],
     }
 }
 
-/* A flush covers what was put before it alone */
+/* A flush covers earlier puts alone */
 START_TEST(one_flush_runs_at_a_time)
 {
     mkv_xfer_t *active[2], *passive[2];

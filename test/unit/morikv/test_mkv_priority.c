@@ -136,10 +136,10 @@ START_TEST(a_share_is_left_to_those_in_a_hurry)
 }
 END_TEST
 
-/* A small control structure (AUX) in front of which all credits are taken and hundreds
- * of pieces wait: it comes behind what is in flight, not behind what waits, so that its
- * time is bounded by the credits. A message waits for nothing at all. Loop index 1: the
- * control, of no higher priority */
+/* A small control structure (AUX), in front of which all credits are taken and hundreds
+ * of pieces wait. It comes behind the pieces in flight, not behind those that wait, so
+ * that its time is bounded by the credits. A message waits for nothing at all. Loop
+ * index 1: the control, of no higher priority */
 START_TEST(a_control_structure_passes_what_waits)
 {
     uint64_t before = 0;

@@ -95,7 +95,7 @@ static void close_dir(void)
     }
     closedir(handle);
     (void)rmdir(dir);
-    (void)rmdir(elsewhere); /* whose file its owner has removed */
+    (void)rmdir(elsewhere); /* claim whose file its owner has removed */
     munmap(owner, sizeof(*owner));
 }
 
@@ -542,7 +542,7 @@ START_TEST(a_file_that_cannot_be_seen_proves_nothing)
 }
 END_TEST
 
-/* On a copy of the peer's machine runs a copy of its process, whose end says nothing
+/* A copy of the peer's process runs on a copy of its machine. Its end proves nothing
  * about the peer: it does not hold the claim of this connection */
 START_TEST(a_copy_of_the_owner_proves_nothing)
 {
@@ -557,9 +557,9 @@ START_TEST(a_copy_of_the_owner_proves_nothing)
 }
 END_TEST
 
-/* A claim that was over before anybody looked. Another one of its owner that was seen
- * says whose file that is. Loop index: that one is held, released, its owner is gone;
- * nothing was seen; it is of another owner; the claim is not over. */
+/* A claim that ended before the first look at it. An earlier claim of the same owner
+ * proves the owner of the file. Loop index: that one is held, released, its owner is
+ * gone; nothing was seen; it is of another owner; the claim is not over. */
 START_TEST(a_claim_that_was_over_is_known_by_another_one)
 {
     static const mkv_claim_state_t expected[] = {MKV_CLAIM_RELEASED, MKV_CLAIM_RELEASED,
@@ -637,8 +637,8 @@ START_TEST(looking_needs_no_descriptors)
 }
 END_TEST
 
-/* Results for one claim say nothing about the next claim; those for the same claim stay
- */
+/* Results for one claim prove nothing about the next claim; those for the same claim
+ * stay */
 START_TEST(a_watch_is_of_one_claim_of_one_owner)
 {
     mkv_claims_t *claims = mkv_claims_open(dir, OWNER);
@@ -799,8 +799,8 @@ START_TEST(a_file_has_one_name_from_its_first_to_its_last_day)
 }
 END_TEST
 
-/* The folder may be everybody's. Loop index: a name that only begins as ours do, one of
- * our length, and what is no file */
+/* Other programs may use the folder. Loop index: a name that only begins as ours do,
+ * one of our length, and an entry that is no file */
 START_TEST(files_that_are_no_claims_are_left_alone)
 {
     static const char *const names[] = {"morikv.0123456789abcdef0",

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* READ by the owner's puts: what moves, what ends it, and what a reader may not do. */
+/* READ by the owner's puts: its bytes, its ends, and forbidden calls of a reader. */
 
 #include "test/support/mkv_pair.h"
 
@@ -226,7 +226,7 @@ static void touch(mkv_pair_t *pair, unsigned which, int by)
     }
 }
 
-/* Maps that were made at different times. Loop index: what the owner's says otherwise
+/* Maps that were made at different times. Loop index: the difference in the owner's map
  */
 START_TEST(bytes_of_which_the_sides_differ_are_not_put)
 {
@@ -327,7 +327,7 @@ START_TEST(what_mori_xgmi_has_put_has_arrived)
 }
 END_TEST
 
-/* Loop index: what is held; the control is that it then ends */
+/* Loop index: the held call; the control is that it then ends */
 START_TEST(done_waits_for_the_put_and_its_flush)
 {
     pair_setup_over("mori_rdma");
@@ -503,7 +503,7 @@ static void check_failed(mkv_status_t status, const char *text)
     ck_assert(pair_query(reader).is_quiet);
 }
 
-/* Loop index: one block before what was exposed; one behind it; none of its own */
+/* Loop index: one block before the exposed ones; one behind them; none of its own */
 START_TEST(what_was_not_exposed_is_not_put)
 {
     mkv_plan_t *other;
@@ -613,7 +613,7 @@ START_TEST(pulled_unasked_fails)
 }
 END_TEST
 
-/* Bytes that the owner claims are those that were asked for */
+/* The owner's claimed bytes are the requested ones */
 START_TEST(pulled_of_other_bytes_fails)
 {
     mkv_msg_t msg;

@@ -86,7 +86,7 @@ START_TEST(a_failed_endpoint_is_closed_when_its_calls_are_back)
 }
 END_TEST
 
-/* The caller knows that they never come back */
+/* The caller declares that they never come back */
 START_TEST(calls_to_who_is_declared_dead_are_not_waited_for)
 {
     start_to_write("mori_xgmi");
@@ -132,8 +132,9 @@ END_TEST
 
 static const struct {
     const char *transport;
-    int is_seen;      /* its claim */
-    mkv_status_t cut; /* why it is cut here; MKV_OK: UCX says that it is broken */
+    int is_seen; /* its claim */
+    mkv_status_t
+        cut; /* reason of the cut here; MKV_OK: UCX reports that it is broken */
     bool is_proof;
 } ends[] = {
     {"mori_xgmi", 1, MKV_OK, false},
@@ -247,7 +248,7 @@ START_TEST(a_peer_that_answers_is_never_cut)
     pair_run();
     for (i = 0; i < 5; ++i) {
         pass_ms(DRAIN_MS);
-        pass_ms(1); /* what a deadline sends leaves with the next progress */
+        pass_ms(1); /* messages of a deadline leave with the next progress */
         ck_assert(pair_query(active).is_quarantined);
         ck_assert(pair_query(passive).is_quarantined);
     }
@@ -287,7 +288,7 @@ START_TEST(a_silent_peer_is_cut_where_that_is_a_proof)
 }
 END_TEST
 
-/* Queue pairs refuse what still comes over them, and a GPU next door needs none */
+/* Queue pairs refuse late operations, and a GPU of the same host has none */
 START_TEST(a_silent_peer_with_another_way_is_not_cut)
 {
     stop_the_writer("mori_rdma");
@@ -445,7 +446,7 @@ START_TEST(a_connection_that_was_cut_while_it_closed_is_no_proof)
     pass_ms(2);
     ck_assert_int_eq(peer->state, MKV_CONN_GONE);
     ck_assert_int_eq(is_quiet(passive), _i);
-    mkv_peer_declare_dead_locked(peer); /* the caller knows it from elsewhere */
+    mkv_peer_declare_dead_locked(peer); /* the caller has other evidence */
     go_on_and_close();
 }
 END_TEST
@@ -628,14 +629,14 @@ START_TEST(blocks_of_a_former_connection_are_free_when_its_claim_is_over)
     pass_ms(500);
     ck_assert_int_eq(pair_query(passive).status, MKV_ERR_PEER);
     ck_assert(is_quiet(passive));
-    ck_assert_int_eq(again->state, MKV_CONN_READY); /* whose claim is held */
+    ck_assert_int_eq(again->state, MKV_CONN_READY); /* peer whose claim is held */
     pair_close(active, passive, NULL);
     pair_teardown();
 }
 END_TEST
 
 /* No boot id, no /proc, no folder that both see: nothing of the peer is seen, whatever
- * it does, and only what a person knows ends the waiting */
+ * it does, and only an operator's declaration ends the wait */
 START_TEST(where_nothing_is_seen_only_a_word_frees)
 {
     pair_set("SHM_DIR", "/nowhere");

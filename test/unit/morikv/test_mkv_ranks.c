@@ -92,8 +92,8 @@ static const ranks_part_t cache[] = {
 static const uint32_t sizes[][2] = {{4, 2}, {2, 4}, {4, 1}, {1, 4}, {2, 2},
                                     {8, 2}, {2, 8}, {8, 4}, {4, 8}};
 
-/* Loop index: sizes; WRITE, READ by gets, and where the owners are asked to put. What
- * moves is what the destinations hold, once */
+/* Loop index: sizes; WRITE, READ by gets, and READ by the owners' puts. Each byte of
+ * the destinations moves once */
 START_TEST(any_number_of_ranks_gives_to_any)
 {
     pair_set("READ_BY", (_i % 3 == 2) ? "push" : "get");
@@ -325,8 +325,8 @@ START_TEST(parts_of_blocks_are_bounded_and_of_one_number)
 }
 END_TEST
 
-/* Heads before tokens on one side: as many pieces as both have, times what is outside
- * of them */
+/* Heads before tokens on one side: as many pieces as both have, times the number of
+ * outer elements */
 START_TEST(a_unit_of_too_many_pieces_is_refused)
 {
     mkv_region_t mine = {.n_units = 1,

@@ -22,7 +22,7 @@ static void expect_text(const mkv_xfer_t *xfer, mkv_status_t status, const char 
 /* ---- Block lists ----------------------------------------------------------------- */
 
 /* Loop index: the last block is one too far; a component twice; one that is not there;
- * no list; what a later version may mean by it */
+ * no list; a field that a later version may define */
 START_TEST(a_wrong_list_is_not_exposed)
 {
     static const mkv_status_t expected[] = {MKV_ERR_BOUNDS,      MKV_ERR_DUPLICATE,
@@ -82,7 +82,7 @@ static void send_expose(mkv_xfer_t *passive, const mkv_wire_units_t *units,
     OK(mkv_leg_send(&passive->legs[0], &msg));
 }
 
-/* A peer says it. Loop index: as above, but for the last. */
+/* A peer's message contains it. Loop index: as above, but for the last. */
 START_TEST(a_wrong_list_of_a_peer_fails_the_transfer)
 {
     static const uint8_t far[] = {0, 0, 0, 0, PAIR_BLOCKS, 0, 0, 0};

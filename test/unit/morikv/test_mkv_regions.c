@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* Regions, and what is registered for them, on a UCP held by the test. */
+/* Regions and their registrations, on a UCP held by the test. */
 
 #include "test/support/mkv_pair.h"
 
@@ -98,7 +98,7 @@ START_TEST(memory_of_two_types_is_refused)
 END_TEST
 
 /* The first region ends inside an allocation that another one states, and a third
- * adjoins that: what is joined ends where the allocation does */
+ * adjoins that: a joined registration ends with the allocation */
 START_TEST(nothing_is_joined_to_an_allocation_that_was_stated)
 {
     static char memory[256];
@@ -155,8 +155,8 @@ START_TEST(the_callers_hook_knows_allocations)
 }
 END_TEST
 
-/* The hook says what cannot be. Loop index: the region begins before what it names, or
- * ends behind it */
+/* The hook returns an impossible range. Loop index: the region begins before the range,
+ * or ends behind it */
 START_TEST(a_hook_that_names_other_memory_is_not_believed)
 {
     mkv_open_params_t params = {.size = sizeof(params), .mem_query = query_mem};

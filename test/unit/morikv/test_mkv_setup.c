@@ -81,7 +81,7 @@ START_TEST(both_sides_call_at_once)
 }
 END_TEST
 
-/* The HELLO that is on its way says nothing of what is committed after it */
+/* A HELLO in flight does not contain regions committed after it */
 START_TEST(regions_committed_while_connecting_are_told)
 {
     static char memory[2][64];
@@ -133,8 +133,8 @@ START_TEST(closing_one_side_tells_the_other)
 }
 END_TEST
 
-/* UCX says so below what fails the endpoint, where nothing may close it; the fake ends
- * the process otherwise. Loop index: flushes before it that succeed. */
+/* UCX reports it from the code that fails the endpoint, where no call may close it; the
+ * fake ends the process otherwise. Loop index: flushes before it that succeed. */
 START_TEST(a_connection_that_breaks_while_it_closes_is_closed_by_the_step)
 {
     pair_setup();
@@ -270,7 +270,7 @@ START_TEST(strict_mode_refuses_another_backend)
 }
 END_TEST
 
-/* The last line of a level, and what a dump said */
+/* The last line of a level, and the text of a dump */
 static char kept_lines[MKV_LOG_DEBUG + 1][512];
 static char kept_dump[1 << 14];
 
@@ -300,7 +300,7 @@ static mkv_peer_attr_t connect_kept(uint64_t far)
 
     pair_open_bare(0, &params);
     if (far) {
-        pair_set("SHM_DIR", "/nowhere"); /* what it sees is not ours */
+        pair_set("SHM_DIR", "/nowhere"); /* the memory that it sees is not ours */
     }
     pair_open(1);
     B->ctx->process.host_id += far;
@@ -502,7 +502,7 @@ START_TEST(every_difference_has_its_code_and_text)
 }
 END_TEST
 
-/* A component that only one side has, a state for example, and says it may lack */
+/* A component that only one side has, a state for example, and marks as optional */
 START_TEST(optional_regions_may_be_missing)
 {
     static char memory[2][64];
@@ -651,7 +651,7 @@ START_TEST(old_ucx_is_refused)
 }
 END_TEST
 
-/* Loop index: what was left open: the peer, a map, a plan and its map */
+/* Loop index: the object left open: the peer, a map, a plan and its map */
 START_TEST(close_says_what_was_left_open)
 {
     static const mkv_status_t expected[] = {MKV_OK, MKV_ERR_BUSY, MKV_ERR_BUSY};
@@ -689,7 +689,7 @@ START_TEST(a_connection_that_does_not_close_is_left_to_ucx)
     free(A->mem);
     pair_forget(A);
 
-    /* UCX's calls end late, and find what they refer to */
+    /* UCX's calls end late, and their objects still exist */
     fake_ucp_hold(0);
     pair_run();
     OK(mkv_map_destroy(B->maps[0]));
@@ -753,8 +753,8 @@ START_TEST(a_worker_that_does_not_settle_is_left)
 }
 END_TEST
 
-/* The peer has gone when it is connected to: UCX keeps what it had made of the
- * endpoint, and no flush of its worker ends. Nothing of that touches memory. */
+/* The peer has gone when it is connected to: UCX keeps a part of the endpoint, and no
+ * flush of its worker ends. Nothing of that touches memory. */
 START_TEST(a_worker_with_an_endpoint_that_was_not_made_is_left)
 {
     uint8_t blob[4096];
@@ -809,7 +809,7 @@ static void count_line(void *arg, const char *line)
 #define X60 X10 X10 X10 X10 X10 X10
 #define E_ACUTE "\xc3\xa9"
 
-/* Loop index: what a name becomes; one that ends in '~' is cut there and gets a hash */
+/* Loop index: the result for a name; one ending in '~' is cut there and gets a hash */
 static const struct {
     const char *given, *name;
 } names[] = {

@@ -105,7 +105,7 @@ static mkv_shape_t shape_of(int row, int side, uint32_t rank, uint32_t size)
     return shape;
 }
 
-/* Whether a rank holds an element of F, said element by element */
+/* Whether a rank holds an element of F, computed element by element */
 static bool holds(const mkv_shape_t *shape, uint32_t all, uint32_t element)
 {
     if (shape->is_replicated) {
@@ -258,7 +258,7 @@ static bool can(int row, uint32_t size)
     return true;
 }
 
-/* Loop index: the row. What cannot be divided is known as such */
+/* Loop index: the row. Shapes that cannot be divided are reported as such */
 START_TEST(every_rank_gets_its_part_of_the_tensor_once)
 {
     uint32_t num_sources, num_targets, num = 0;

@@ -2,7 +2,7 @@
 
 /*
  * The tables of states, walked whole, against drawings of their own: a row is a state,
- * a column an event, and a cell what the event leads to. "." is an error.
+ * a column an event, and a cell the next state. "." is an error.
  */
 
 #include "test/support/mkv_pair.h"
@@ -248,7 +248,7 @@ START_TEST(a_fin_before_the_bind_changes_nothing_else)
 }
 END_TEST
 
-/* The same of what only a writer or a reader that is bound has to say. Loop index:
+/* The same for messages that only a bound writer or a bound reader sends. Loop index:
  * which */
 START_TEST(nothing_moves_before_the_bind)
 {

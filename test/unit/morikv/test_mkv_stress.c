@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Everything that threads may do to two contexts, at once and in any order: each couple
- * opens both sides of transfers of its own, in either mode and direction, and lets them
- * come to an end or not; others make progress, poll, open gates, put with notes,
- * read the statistics. Every byte of what is done is compared. Under ThreadSanitizer
- * this is what finds races (contrib/test tsan); MKV_STRESS_SECONDS is how long, else
- * some rounds.
+ * All calls that threads may make on two contexts, at once and in any order. Each
+ * couple opens both sides of transfers of its own, in either mode and direction, and
+ * lets them end or not. Others make progress, poll, open gates, put with notes and read
+ * the statistics. Every byte of completed transfers is compared. Under ThreadSanitizer
+ * this finds races (contrib/test tsan); MKV_STRESS_SECONDS sets the duration, the
+ * default is some rounds.
  */
 
 #include "test/support/mkv_pair.h"
@@ -27,7 +27,7 @@ typedef struct couple {
     unsigned index;
     unsigned seed;
     uint64_t round;
-    uint64_t wanted; /* what its gate is to be; atomic */
+    uint64_t wanted; /* next value of its gate; atomic */
 } couple_t;
 
 static couple_t couples[COUPLES];
@@ -139,8 +139,8 @@ static mkv_status_t expose(const couple_t *couple, mkv_xfer_t *xfer)
     return mkv_xfer_expose(xfer, MKV_LEG_ALL, &units, 1, NULL, 0);
 }
 
-/* Layer by layer, some behind a gate that another thread opens. What the other side has
- * ended meanwhile is refused. */
+/* Post layer by layer, some behind a gate that another thread opens. A post is refused
+ * if the other side has ended the transfer meanwhile. */
 static mkv_status_t post(couple_t *couple, mkv_xfer_t *xfer, mkv_plan_t *plan)
 {
     mkv_sel_t sel = {.size = sizeof(sel), .fields = MKV_SEL_LAYERS};
@@ -197,7 +197,7 @@ static void run_transfer(couple_t *couple, mkv_xfer_t *const xfers[2], mkv_plan_
     give_up(fate, 1, xfers);
     status = (status == MKV_OK) ? mkv_xfer_seal(xfers[0], 0) : status;
     MUST((status == MKV_OK) || (fate < 4));
-    if (status != MKV_OK) { /* where the other side knows of it by nothing else */
+    if (status != MKV_OK) { /* the other side learns of it by nothing else */
         give_up(0, 0, xfers);
         give_up(1, 0, xfers);
     }
@@ -278,7 +278,7 @@ static void drop_line(void *arg, const char *line)
     (void)line;
 }
 
-/* Events are counted; now and then it asks for what there is to know. */
+/* Count events; now and then query everything. */
 static void *run_poller(void *arg)
 {
     unsigned side = (unsigned)((pair_side_t *)arg - pair_sides), empty = 0, i;

@@ -133,8 +133,8 @@ START_TEST(a_hundred_thousand_regions_are_paired_and_dropped)
 }
 END_TEST
 
-/* Registrations may overlap: an earlier and longer one covers what a later one, which
- * begins nearer, does not */
+/* Registrations may overlap: an earlier and longer one covers bytes beyond a later one
+ * that begins nearer */
 START_TEST(overlapping_registrations_are_searched_whole)
 {
     static char memory[4096];

@@ -270,7 +270,7 @@ static int count_asking(void *arg)
     return asking->is_open;
 }
 
-/* Loop index: whether another thread is inside, which asks before it leaves */
+/* Loop index: whether another thread is inside, which checks before it leaves */
 START_TEST(a_gate_is_asked_by_who_posts_or_is_inside)
 {
     asking_t asking = {.num = 0};
@@ -296,7 +296,7 @@ START_TEST(a_gate_is_asked_by_who_posts_or_is_inside)
     asking.is_open = true;
     pair_run();
     ck_assert_int_eq(pair_query(passive).state, MKV_XFER_DONE);
-    ck_assert_uint_eq(asking.num, num + 1); /* it is not asked again */
+    ck_assert_uint_eq(asking.num, num + 1); /* it is not queried again */
     finish();
 }
 END_TEST
@@ -557,7 +557,7 @@ static int close_in_gate(void *arg)
     closing_t *closing = arg;
 
     if (pthread_equal(closing->caller, pthread_self())) {
-        return 0; /* the post asks first */
+        return 0; /* the post checks first */
     }
 
     closing->status = mkv_close(A->ctx);
@@ -624,8 +624,8 @@ START_TEST(a_thread_goes_on_while_calls_are_in_flight)
 }
 END_TEST
 
-/* Threads of both sides make progress, one asks, and this one posts layer by layer and
- * polls. Loop index: READ. Under ThreadSanitizer this is what finds races. */
+/* Threads of both sides make progress, one queries, and this one posts layer by layer
+ * and polls. Loop index: READ. Under ThreadSanitizer this finds races. */
 START_TEST(many_threads_at_once)
 {
     mkv_mode_t mode = _i ? MKV_READ : MKV_WRITE;

@@ -168,7 +168,7 @@ START_TEST(an_event_does_not_name_a_transfer_that_was_closed)
 }
 END_TEST
 
-/* Loop index: where a flush waits for what was put, and where that needs none */
+/* Loop index: a flush that waits for the puts, and one that need not */
 START_TEST(a_transfer_tells_when_it_did_what)
 {
     mkv_xfer_attr_t attr;
@@ -202,7 +202,7 @@ START_TEST(an_owner_tells_when_it_put)
     mkv_xfer_attr_t attr;
 
     pair_set("READ_BY", "push");
-    pair_setup_over("mori_rdma"); /* whose puts are flushed */
+    pair_setup_over("mori_rdma"); /* endpoint whose puts are flushed */
     move(MKV_READ, 10);
     attr = pair_query(passive);
     ck_assert_uint_eq(attr.posted_ns, 20 * US);

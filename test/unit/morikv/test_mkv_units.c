@@ -231,8 +231,8 @@ START_TEST(chunks_add_up_in_any_order)
 }
 END_TEST
 
-/* Loop index: nothing is posted; part of it; the reader has said that it takes a part
- */
+/* Loop index: nothing is posted; part of it; the reader has declared that it takes a
+ * part */
 START_TEST(a_read_takes_what_was_exposed_or_says_less)
 {
     const mkv_expect_t part = {.num_units = 3};
@@ -330,7 +330,7 @@ static const struct {
     {MKV_WRITE, -1, 1, MKV_ERR_LENGTH, "7 units arrived, 8 expected"},
     {MKV_WRITE, 1, 1, MKV_ERR_LENGTH, "9 units arrived, 8 expected"},
     {MKV_READ, 1, 1, MKV_OK, ""},  /* and so here */
-    {MKV_READ, -1, 1, MKV_OK, ""}, /* the reader has said so there */
+    {MKV_READ, -1, 1, MKV_OK, ""}, /* the reader has declared so there */
     {MKV_WRITE, 0, 0, MKV_OK, ""},
     {MKV_READ, 0, 0, MKV_OK, ""},
 };

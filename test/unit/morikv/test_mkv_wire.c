@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* Codecs: what goes in comes out, and no bytes make a decoder misbehave. */
+/* Codecs: decoding returns the encoded values; no bytes make a decoder misbehave. */
 
 #include "test/support/mkv_check.h"
 #include "test/support/mkv_test.h"
@@ -64,7 +64,7 @@ START_TEST(messages_survive_the_way)
     mkv_run_t run = {0};
     mkv_msg_t got;
 
-    memset(&got, 1, sizeof(got)); /* what was there before is no part of it */
+    memset(&got, 1, sizeof(got)); /* earlier contents are no part of it */
     ck_assert_int_eq(mkv_msg_decode(wbuf.data, wbuf.length, &got), MKV_OK);
     ck_assert_int_eq(got.type, want.type);
     ck_assert_uint_eq(got.from, want.from);
@@ -341,8 +341,7 @@ START_TEST(a_fin_of_more_components_than_there_can_be_is_refused)
 }
 END_TEST
 
-/* Its text is the last thing in the message. Loop index: bytes beyond what there is
- * room for */
+/* Its text is the last thing in the message. Loop index: bytes beyond the room */
 START_TEST(a_text_is_cut_to_its_room)
 {
     mkv_msg_t got, msg = sample(MKV_MSG_TERM);

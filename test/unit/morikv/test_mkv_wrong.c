@@ -2,8 +2,8 @@
 
 /*
  * Every call on a transfer, a peer, a map, a plan and an operation in every state that
- * these have, the wrong ones first of all: the status is the documented one, and what
- * was refused has changed nothing.
+ * these have, the wrong ones first of all: the status is the documented one, and a
+ * refused call has changed nothing.
  */
 
 #include "test/support/mkv_pair.h"
@@ -412,8 +412,8 @@ END_TEST
 
 /* ---- What others use ------------------------------------------------------------- */
 
-/* Nothing is taken from under what uses it: regions by a map, a map by a plan and a
- * transfer, a plan by a post, a peer by a transfer */
+/* Objects in use are not released: regions of a map, a map of a plan and a transfer, a
+ * plan of a post, a peer of a transfer */
 START_TEST(what_is_in_use_stays)
 {
     mkv_region_id_t first = 1;

@@ -124,7 +124,7 @@ START_TEST(done_waits_for_the_flush)
 }
 END_TEST
 
-/* ... and has its place behind what was sent meanwhile. Loop index: something was */
+/* ... and has its place behind messages sent meanwhile. Loop index: something was */
 START_TEST(the_end_is_made_while_blocks_move)
 {
     const mkv_leg_t *leg;

@@ -5,8 +5,8 @@
 
 /**
  * @file
- * A clock that the test moves, for the one program that includes it: what the product
- * looks at. Others get what the kernel has.
+ * A clock that the test moves, read by the product in the one program that includes it.
+ * Other callers get the kernel's time.
  */
 
 #include <stdint.h>

@@ -43,7 +43,7 @@ static void two_teardown(two_t *two)
     perf_channel_close(&two->leaf.channels[0]);
 }
 
-/* The leaf waits; meanwhile the center moves its blocks, and says START in the end. */
+/* The leaf waits; meanwhile the center moves its blocks, and sends START in the end. */
 static void two_idle(void *arg)
 {
     two_t *two = arg;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * How much of a request is moved while its layers are computed: over the fake UCP, by a
- * clock that the test moves, so that what is counted depends on no machine.
+ * Share of a request that is moved while its layers are computed: over the fake UCP, by
+ * a clock that the test moves, so that the figures depend on no machine.
  */
 
 #include "perf/kv_perf/compute.h"

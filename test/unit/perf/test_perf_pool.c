@@ -81,7 +81,7 @@ static unsigned char *first_piece(void)
     return region.base;
 }
 
-/* Two heads of four: what one rank has of them another one has as well. */
+/* Two heads of four: each head of a rank is held by another rank as well. */
 START_TEST(elements_have_equal_bytes_on_all_ranks)
 {
     perf_pool_shape_t shape = {.num_layers = 1, .num_parts = 1, .num_blocks = 1};
