@@ -5,6 +5,7 @@
 #
 #   contrib/check_abi.sh [TREE [BUILD]]     (build-gcc of the tree)
 #   contrib/check_abi.sh --update
+# DO-14
 set -uo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib_check.sh"
 

@@ -4,6 +4,7 @@
 # it is kept (test/support/mkv_port.h, keep_port, ports.py). A folder is made by mkdtemp or
 # mktemp. Other names contain the process's number. A line that is exempt has the reason after
 # "# beside: ".
+# TS-13
 set -uo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib_check.sh"
 

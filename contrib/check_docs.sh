@@ -2,6 +2,7 @@
 # The pages say what is so: links lead somewhere, every option of the library is in its
 # page, every UCX_MORI_ or MORIKV_ variable and every file of the tree that a page names exists,
 # a command that CI does not run says why (contrib/page_commands), and the pages are short.
+# DO-07, DO-08, DO-10
 set -uo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib_check.sh"
 

@@ -1,6 +1,7 @@
 #!/bin/bash
 # Directions of #include lines between the parts of the design, and files named by a build
 # fragment of a different folder.
+# DO-09
 set -uo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib_check.sh"
 

@@ -1,6 +1,7 @@
 #!/bin/bash
 # Defects of texts: a source without its licence, tabs and trailing blanks, names of one
 # machine's folders, files that outgrew their object.
+# DO-12
 set -uo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib_check.sh"
 

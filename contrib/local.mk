@@ -41,6 +41,7 @@ EXTRA_DIST += \
 	contrib/page_commands \
 	contrib/prove-nic \
 	contrib/release \
+	contrib/requirements \
 	contrib/run_readme \
 	contrib/test \
 	contrib/test_lib.sh \

@@ -26,5 +26,5 @@ else
 TESTS += test/no_check.sh
 endif
 dist_check_SCRIPTS += test/no_check.sh
-EXTRA_DIST += test/README.md test/model/inbox.pml test/model/transfer.pml \
+EXTRA_DIST += test/README.md test/requirements.txt test/model/inbox.pml test/model/transfer.pml \
 	test/mutation/find test/mutation/mutation.py test/mutation/run test/mutation/told test/mutation/rules.txt

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
+# TS-01
 """Example of a connector: prefill on one GPU, decode on a second, a tiny LLM (tiny_llm.py).
 
     HIP_VISIBLE_DEVICES=1 llm_pd.py decode [PORT]         # prints its address; 0, the default: any port

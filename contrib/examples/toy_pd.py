@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
+# BM-02, PY-01
 """A toy of a disaggregated engine: a router, and prefill and decode instances with a made-up model.
 
     toy_pd.py router PORT

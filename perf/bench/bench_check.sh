@@ -7,6 +7,7 @@
 #
 #   perf/bench/bench_check.sh BUILDDIR [--update]
 #   perf/bench/bench_check.sh --self-test
+# BM-04, BM-07, TR-06
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

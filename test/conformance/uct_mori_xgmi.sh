@@ -4,6 +4,7 @@
 # messages, as cases fill with these where they can; copies by the copy engines alone;
 # each piece of work so slow that much is in flight. With the rules of three releases of
 # the runtime, once with all that the release does (docs/dev/hipcpu.md).
+# XM-01
 set -eu
 here=$(dirname "$0")
 run() {

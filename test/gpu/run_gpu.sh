@@ -8,6 +8,7 @@
 # is reported and the next one runs. FOLDER gets report.txt, log.txt and JSON files.
 #
 # GPU_FAKE=1 takes libhipcpu for the GPUs, to try the script itself.
+# BM-03, TS-01
 set -uo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

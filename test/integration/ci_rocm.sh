@@ -1,6 +1,7 @@
 #!/bin/sh
 # The lane of CI for AMD GPUs where there are none: it says so, with a status of its own, and
 # tries nothing. How it runs is tried by contrib/test (build), in a tree of its own.
+# TS-02, TS-04
 set -eu
 # shellcheck source=test/integration/prove_lib.sh
 . "$(dirname "$0")/prove_lib.sh"

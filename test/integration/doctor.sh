@@ -2,6 +2,7 @@
 # Each red line of mori_doctor, produced by a machine that lacks the thing in question: /dev,
 # /proc and /sys in a folder, stubs of the tools that it runs, libhipcpu, and limits of this
 # process.
+# DO-03, DO-04, DO-05, DO-06
 set -uo pipefail
 
 build=${MKV_BUILD_DIR:-$PWD}

@@ -1,6 +1,7 @@
 #!/bin/sh
 # contrib/prove-amd where no GPU is: what it starts is there, runs and is reported, and the
 # report says that it is simulated. The suites that it runs too are tests of their own.
+# BM-03
 set -eu
 # shellcheck source=test/integration/prove_lib.sh
 . "$(dirname "$0")/prove_lib.sh"

@@ -95,6 +95,7 @@ static void expect_counted(hipcpu_direction_t direction, void *dst, const void *
     }
 }
 
+/* TR-01 */
 START_TEST(bytes_are_counted_by_their_direction)
 {
     char *device = device_alloc(LENGTH), *pinned = host_alloc(LENGTH);

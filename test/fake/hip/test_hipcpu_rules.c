@@ -270,6 +270,7 @@ START_TEST(a_handle_by_address_names_what_is_there_when_it_is_opened)
 END_TEST
 
 /* A new allocation has the place of one that is still open */
+/* XP-03 */
 START_TEST(memory_that_overlaps_freed_memory_does_not_open)
 {
     hipIpcMemHandle_t first, same, other;

@@ -93,6 +93,7 @@ static void post_layers(const kv_shape_t *shape, mkv_xfer_t *xfer, mkv_plan_t *p
 }
 
 /* Each loop: whole blocks next to each other, then blocks with gaps */
+/* CC-06, CN-04, XF-03 */
 START_TEST(write_layer_by_layer_behind_gates)
 {
     uint64_t layer_bytes;
@@ -150,6 +151,7 @@ END_TEST
 
 /* An engine gives nearly all of a GPU to its cache: the rest is not ours. Connecting
  * takes a number for each queue, so that the first copy allocates nothing. */
+/* CC-06 */
 START_TEST(opening_takes_no_gpu_memory)
 {
     mkv_region_t region = {.size = sizeof(region),
@@ -221,6 +223,7 @@ static int told_dst(int fd, void *arg)
 }
 
 /* The source posts a layer when the one before it was seen */
+/* OB-09 */
 START_TEST(layers_are_there_when_they_are_told)
 {
     mkv_sel_t sel = {.size = sizeof(sel), .fields = MKV_SEL_LAYERS | MKV_SEL_TELL};
@@ -288,6 +291,7 @@ static int read_src(int fd, void *arg)
 
 /* Loop index: the side that moves the bytes, and whether blocks have gaps between them
  */
+/* XF-04, XF-10 */
 START_TEST(read_all_at_once_after_exposed)
 {
     static const char *const ways[] = {"auto", "get", "push"};

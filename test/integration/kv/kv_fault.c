@@ -189,6 +189,7 @@ static int is_emulated(const plot_t *plot)
            ((tls == NULL) || (strstr(tls, "mori_") == NULL));
 }
 
+/* AB-02, XF-11 */
 START_TEST(killed_peer_is_a_typed_error_and_quiet)
 {
     plot_t plot = plot_of(_i);
@@ -231,6 +232,7 @@ static bool has_ended(mkv_xfer_t *xfer, mkv_xfer_state_t *state)
     return attr.status != MKV_INPROGRESS;
 }
 
+/* AB-02, AB-05 */
 START_TEST(stopped_peer_ends_by_deadline)
 {
     mkv_xfer_state_t state = (mkv_xfer_state_t)-1;
@@ -303,6 +305,7 @@ static int victim_without_leader(int fd, void *arg)
 }
 
 /* /proc calls such a process a zombie. It copies on, so it is no less a peer. */
+/* AB-05 */
 START_TEST(a_peer_whose_leader_has_ended_is_served_and_watched)
 {
     kv_side_t side = {0};
@@ -356,6 +359,7 @@ static int hidden_victim(int fd, void *arg)
 }
 
 /* The two processes run as in two containers. Loop index: step. */
+/* AB-05 */
 START_TEST(a_peer_killed_in_its_own_pid_namespace_is_quiet)
 {
     plot_t plot = {.mode = MKV_WRITE, .is_victim_active = 1, .step = _i};
@@ -402,6 +406,7 @@ END_TEST
 
 /* When it continues it drains and reports so, or detects that it was cut meanwhile;
  * either frees the blocks. Loop index: step, then READ. */
+/* AB-05 */
 START_TEST(a_paused_peer_gives_blocks_free_when_it_goes_on)
 {
     plot_t plot = {.mode = (_i / NUM_STEPS) ? MKV_READ : MKV_WRITE,
@@ -475,6 +480,7 @@ static mkv_plan_t *serve_one_life(kv_side_t *side)
 
 /* The restarted process connects, or is connected to. The survivor changes no region,
  * and closes nothing before the end. Loop index: the side that connects. */
+/* AB-03, PY-03 */
 START_TEST(a_killed_process_comes_back_under_its_name)
 {
     mkv_proc_t procs[NUM_LIVES];
@@ -559,6 +565,7 @@ static mkv_xfer_t *open_for_two(kv_side_t *side, mkv_map_t *const *maps)
 }
 
 /* A killed destination ends its own leg, and the other one gets every byte */
+/* CN-03 */
 START_TEST(a_killed_destination_ends_its_leg_alone)
 {
     static char names[NUM_READERS][8] = {"first", "second"};

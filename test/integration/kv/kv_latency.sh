@@ -3,6 +3,7 @@
 # copies take a while): at each notification every byte is the round's own, whether
 # notifications go over mori_xgmi as well, tcp, or UCX's shared memory. Then what users of
 # UCX's shared memory need: a killed and a stopped peer are errors there, too.
+# CN-02, XM-07
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 build=${MKV_BUILD_DIR:-$PWD}

@@ -156,6 +156,7 @@ static void tell(story_t *story)
     ck_assert_int_eq(proc.status, 0);
 }
 
+/* XF-02 */
 START_TEST(ten_thousand_pieces_in_one_post)
 {
     story_t story = {.shape = {3, 1, 10000, 64, 0},
@@ -168,6 +169,7 @@ START_TEST(ten_thousand_pieces_in_one_post)
 END_TEST
 
 /* The READ takes a block that the WRITE does not touch: theirs[0] of the other side */
+/* XF-01 */
 START_TEST(both_roles_at_once)
 {
     story_t story = {
@@ -179,6 +181,7 @@ END_TEST
 
 /* Every round has different bytes; the destination compares them at once when it gets
  * DONE. */
+/* CN-02 */
 START_TEST(memory_is_new_at_done)
 {
     const char *rounds = getenv("MKV_TEST_ROUNDS");
@@ -195,6 +198,7 @@ START_TEST(memory_is_new_at_done)
 }
 END_TEST
 
+/* RG-06 */
 START_TEST(two_hundred_regions_of_one_allocation_arrive)
 {
     story_t story = {.shape = {100, 2, 16, 1000, 0}, .num_blocks = 8, .rounds = 1};
@@ -207,6 +211,7 @@ static const size_t odd_sizes[] = {1,    2,     3,     7,      8,       15,
                                    17,   63,    65,    255,    1000,    4095,
                                    4097, 65535, 65537, 131073, 1000003, 67108863};
 
+/* FN-04, TS-07, TS-09 */
 START_TEST(odd_sizes_arrive)
 {
     story_t story = {
@@ -261,6 +266,7 @@ static int lists_dst(int fd, void *arg)
     return 0;
 }
 
+/* MD-06 */
 START_TEST(block_lists_arrive_equal)
 {
     kv_shape_t shape = {1, 1, MANY, 1, 0};
@@ -368,6 +374,7 @@ static void *post_a_thousand_times(void *arg)
 
 /* A post that waited for the peer, or for anything, would end this process. How long it
  * takes is printed and decides nothing. */
+/* CC-01 */
 START_TEST(posting_to_a_stopped_peer_returns)
 {
     static posting_t posting;
@@ -520,6 +527,7 @@ static unsigned listeners_of_context(const char *tls)
 
 /* The tcp transport of UCX listens, so the count works; there is no listener otherwise
  */
+/* MD-05, MD-07 */
 START_TEST(a_context_listens_to_no_port_of_its_own)
 {
     ck_assert_uint_gt(listeners_of_context("tcp"), 0);
@@ -587,6 +595,7 @@ static int many_dst(int fd, void *arg)
     return 0;
 }
 
+/* CF-04 */
 START_TEST(threads_that_cannot_be_are_refused)
 {
     mkv_open_params_t params = {.size = sizeof(params)};
@@ -702,6 +711,7 @@ static void post_more(kv_side_t *side, uint32_t first, uint32_t end, mkv_plan_t 
     }
 }
 
+/* CC-05 */
 START_TEST(a_thousand_open_transfers_take_little_each)
 {
     kv_shape_t shape = {4, 2, 4, 4096, 0};
@@ -747,6 +757,7 @@ static const char *const many_threads[] = {"0", "1", "2", "4"};
 
 /* All are bound before the first is posted; 64 need no more threads than one. Where the
  * library has threads for it, neither side calls mkv_progress(). */
+/* CC-05, CF-04 */
 START_TEST(sixty_four_transfers_at_once)
 {
     kv_shape_t shape = {4, 2, NUM_XFERS, 4096, 0};
@@ -851,6 +862,7 @@ static int large_dst(int fd, void *arg)
     return 0;
 }
 
+/* FN-04, TR-11 */
 START_TEST(more_than_four_gib_in_one_piece)
 {
     mkv_plan_attr_t attr = {.size = sizeof(attr)};

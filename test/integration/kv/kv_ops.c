@@ -117,6 +117,7 @@ static void wait_op(kv_side_t *side, mkv_op_t *op)
     KV_OK(mkv_op_close(op));
 }
 
+/* OS-01 */
 START_TEST(write_and_read_without_a_call_of_the_owner)
 {
     kv_shape_t shape = kv_shape_default;
@@ -172,6 +173,7 @@ static int victim(int fd, void *arg)
 }
 
 /* Operations go on until the owner is gone; then each ends with an error, and quiet */
+/* OS-04 */
 START_TEST(a_killed_owner_ends_them)
 {
     kv_shape_t shape = kv_shape_default;
@@ -322,6 +324,7 @@ static void run_streams(stream_t *streams, unsigned *num_over)
 }
 
 /* Ten thousand of them: one endpoint for the peer, and not a socket more */
+/* MD-03 */
 START_TEST(eight_threads_share_one_connection)
 {
     kv_shape_t shape = kv_shape_default;

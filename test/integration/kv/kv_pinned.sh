@@ -1,6 +1,7 @@
 #!/bin/bash
 # Caches in pinned memory of the host (hipHostMalloc of libhipcpu), on both sides, every byte:
 # on one host, and by a NIC (the fake libibverbs); the library reports the path.
+# RG-08, XM-07
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 build=${MKV_BUILD_DIR:-$PWD}

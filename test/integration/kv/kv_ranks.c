@@ -123,6 +123,7 @@ static int decode(int fd, void *arg)
 }
 
 /* Loop index: numbers of ranks; READ or WRITE */
+/* MD-07, TP-02, TP-03, TR-08, XF-06 */
 START_TEST(every_byte_comes_to_its_rank)
 {
     job_t job = {{sizes[_i / 2][0], sizes[_i / 2][1]}, (_i % 2) ? MKV_WRITE : MKV_READ};

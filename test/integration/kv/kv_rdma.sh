@@ -1,6 +1,7 @@
 #!/bin/sh
 # libmorikv between two processes over mori_rdma on the fake libibverbs: its tests on host
 # memory, then mori_kv_perf, every byte compared, on host and on GPU memory (libhipcpu).
+# CC-07, CF-02, CF-03, CF-05, CF-06, CF-09, DO-05, TR-05, TS-03
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 build=${MKV_BUILD_DIR:-$PWD}

@@ -343,6 +343,7 @@ static int survive(unsigned num)
     return is_flat(&first, &last) ? MKV_TEST_EXIT_OK : MKV_TEST_EXIT_FAIL;
 }
 
+/* RC-06 */
 int main(int argc, char **argv)
 {
     unsigned num = (getenv("MKV_TEST_FEWER") != NULL) ? 2 * WARM : 100;

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Host memory over UCX's tcp alone: puts and gets are emulated by messages. With
 # MKV_TEST_RDMA_DEVICE over mori_rdma on that device instead.
+# TS-03
 here=$(dirname "$0")
 # shellcheck source=test/support/environment.sh
 . "$here/../../support/environment.sh"

@@ -6,6 +6,7 @@
 #   test/integration/python/py_engines.sh BUILD
 #
 # Prints PASS: and FAIL: lines; exit status 77: the registry could not give them.
+# PL-05, PY-11, XF-00
 set -uo pipefail
 
 source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../.." && pwd)

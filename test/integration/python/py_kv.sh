@@ -1,6 +1,7 @@
 #!/bin/bash
 # The Python package between two processes: host memory over tcp, GPU memory over
 # mori_xgmi; and it sees it when bytes do not arrive.
+# BM-02, MD-04, PY-01, PY-02, PY-03, PY-08, PY-12, TS-10
 set -uo pipefail
 
 build=${MKV_BUILD_DIR:-$PWD}

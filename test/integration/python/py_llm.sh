@@ -2,6 +2,7 @@
 # Prefill and decode of a tiny LLM, each with its caches in the memory of a GPU of its own: over
 # mori_xgmi and nothing else, asked by HTTP, against one process. Two GPUs of libhipcpu, or of the
 # machine with MKV_TEST_REAL_HIP.
+# TS-01
 set -uo pipefail
 
 build=${MKV_BUILD_DIR:-$PWD}

@@ -2,6 +2,7 @@
 # mori.io over morikv between two processes, READ and WRITE, every byte compared: GPU memory
 # over mori_xgmi (libhipcpu), host memory over mori_rdma (fake libibverbs), and it sees it
 # when bytes do not arrive.
+# PY-11
 set -uo pipefail
 
 build=${MKV_BUILD_DIR:-$PWD}

@@ -6,6 +6,8 @@
 #   test/integration/python/py_omni.sh BUILD
 #
 # Prints PASS: and FAIL: lines; exit status 77: the registry could not give it.
+# BF-01, BF-02, BF-03, BF-04, BF-05, BF-06, BF-07, BF-08, BF-09, BF-10, BM-05, BM-06
+# PY-05, PY-06, PY-07, TS-08, XF-00
 set -uo pipefail
 
 source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../.." && pwd)

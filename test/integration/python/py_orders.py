@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
+# PY-12
 """The package's objects die in any order: dropped, closed, closed twice, or left to the
 collector in a cycle, in any state of their transfers; also with their contexts, and at the
 interpreter's exit. An order is a number, which is printed when it fails.

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
+# PY-01
 """The toy of contrib/examples: prefill, decode and a router, started in the wrong order, with answers
 that are those of one process, and a decode instance that is killed and comes back."""
 

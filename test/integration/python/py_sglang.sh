@@ -6,6 +6,7 @@
 #   test/integration/python/py_sglang.sh BUILD
 #
 # Prints PASS: and FAIL: lines; exit status 77: the registry could not give SGLang's files.
+# PY-11
 set -uo pipefail
 
 source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../.." && pwd)

@@ -6,6 +6,7 @@
 #
 # HIP_FOLDER holds the HIP runtime, UCX_FOLDER the package whose UCX is to be found, FIND
 # the wheels that this one depends on. Prints PASS: and FAIL: lines.
+# DO-02, PY-05, PY-09
 set -uo pipefail
 
 source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../.." && pwd)

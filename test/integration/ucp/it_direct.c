@@ -131,6 +131,7 @@ static void it_expect_bounced(const char *tls, const char *const *env)
     it_pair_free(&pair);
 }
 
+/* TR-01 */
 START_TEST(xgmi_moves_no_byte_by_way_of_the_host)
 {
     static const char *const env[] = {"UCX_PROTO_INFO=y", "HIPCPU_GUARD=1", NULL};
@@ -141,6 +142,7 @@ START_TEST(xgmi_moves_no_byte_by_way_of_the_host)
 END_TEST
 
 /* The control: no handle opens. */
+/* TR-01 */
 START_TEST(what_xgmi_cannot_reach_goes_by_way_of_the_host)
 {
     static const char *const env[] = {"HIPCPU_GUARD=1",
@@ -181,6 +183,7 @@ static void it_wire_bytes(const char *device, uint64_t *sent, uint64_t *read)
 static const char *const it_families[] = {"fake0:ionic,fake1:ionic",
                                           "fake0:bnxt,fake1:bnxt"};
 
+/* TR-01 */
 START_TEST(rdma_moves_no_byte_by_way_of_the_host)
 {
     const uint64_t put = 1 + 8 + 3 * 4097 + 100 * 65536 + IT_LARGE;
@@ -206,6 +209,7 @@ START_TEST(rdma_moves_no_byte_by_way_of_the_host)
 END_TEST
 
 /* The controls: the option, and a device that registers no memory of a GPU. */
+/* TR-01 */
 START_TEST(without_gpu_direct_rdma_goes_by_way_of_the_host)
 {
     static const char *const settings[][2] = {

@@ -237,6 +237,7 @@ static unsigned it_run_hip_fault(const char *function, const char *when, int in_
     return num_errors;
 }
 
+/* XP-04 */
 START_TEST(failing_hip_call_is_an_error)
 {
     const char *function = it_hip_functions[_i];
@@ -321,6 +322,7 @@ START_TEST(missing_hip_library_leaves_other_lanes)
 END_TEST
 
 /* The runtime is present on one end and missing on the other. */
+/* TR-03 */
 START_TEST(hip_library_on_one_side_only_is_harmless)
 {
     static const char *const env[] = {"UCX_MORI_HIP_LIB=libdoes_not_exist.so",

@@ -86,6 +86,7 @@ static void expect_option(const it_result_t *result, const char *option)
     it_expect(result, line);
 }
 
+/* CF-08 */
 START_TEST(options_are_listed_with_their_help)
 {
     static const char *const argv[] = {"ucx_info", "-cf", NULL};
@@ -271,6 +272,7 @@ END_TEST
 
 /* The module logs nothing when there is no GPU runtime, and UCX works as if unloaded.
  */
+/* DO-05 */
 START_TEST(missing_hip_library_leaves_ucx_as_it_was)
 {
     static const char *const quiet[] = {"UCX_MORI_HIP_LIB=libdoes_not_exist.so",

@@ -205,6 +205,7 @@ static const char *const it_settings[][4] = {
 /* Settings that have an effect in the kernel */
 static const int it_lab_settings[] = {0, 3, 5, 6};
 
+/* CF-06 */
 START_TEST(settings_change_speed_and_not_bytes)
 {
     /* an emulated processor takes seconds, which proves nothing more */
@@ -284,6 +285,7 @@ static it_pair_t it_count_sent(const char *tls, const char *const *env,
 }
 
 /* Loop index: memory of the host, of a GPU */
+/* CF-10 */
 START_TEST(devices_that_are_not_named_carry_nothing)
 {
     static const char *const server[] = {"UCX_NET_DEVICES=fake2:1,lo", NULL};
@@ -305,6 +307,7 @@ START_TEST(devices_that_are_not_named_carry_nothing)
 END_TEST
 
 /* UCP's wireup messages use a NIC in any case; with the NIC alone, all bytes do */
+/* TR-07 */
 START_TEST(gpus_of_one_host_leave_the_nics_alone)
 {
     static const char *const tls[] = {"mori_xgmi,mori_rdma,mori_copy,tcp",
@@ -342,6 +345,7 @@ static const struct {
     {"close_without_looking", IT_START "put=8 post=1000000,20 kill=9 close", "drain "},
 };
 
+/* TR-13 */
 START_TEST(death_of_the_peer_is_an_error)
 {
     it_pair_t pair = it_rdma(it_hasty, it_deaths[_i].actions);
@@ -402,6 +406,7 @@ static const struct {
                        "run=IT_LOSE fail close run=IT_HEAL connect unpack put=8 close"},
 };
 
+/* TR-13 */
 START_TEST(outage_is_an_error_and_then_over)
 {
     it_pair_t pair = it_rdma(it_hasty, it_outages[_i].actions);
@@ -430,6 +435,7 @@ static const char *const it_pauses[] = {
     IT_START "put=8 post=64,2000 run=IT_DOWN for=3000 run=IT_UP drain put=100000 close",
 };
 
+/* RC-01 */
 START_TEST(outage_is_survived)
 {
     it_pair_t pair = it_rdma(it_tenacious, it_pauses[_i]);
@@ -479,6 +485,7 @@ static const char *const it_rails_lost[] = {
              "run=IT_HEAL close",
 };
 
+/* RC-05 */
 START_TEST(rail_is_lost)
 {
     it_pair_t pair = it_run_rails(2, it_two_tenacious, it_rails_lost[_i]);

@@ -40,6 +40,7 @@ static void it_expect_moved(const char *memory, const char *actions, const char 
     "put=8 get=8 put=1 put=0 put=4097,3 get=4095,5 put=65536,100 get=65536,100 "       \
     "put=1048577,9 get=8388608,2"
 
+/* TR-01 */
 START_TEST(device_memory_goes_by_our_lane)
 {
     it_expect_moved("rocm", IT_SIZES, "device_memory_goes_by_our_lane");
@@ -47,6 +48,7 @@ START_TEST(device_memory_goes_by_our_lane)
 END_TEST
 
 /* CPX mode has four devices with one PCI address, which is all that UCX can see */
+/* TR-15 */
 START_TEST(partitions_of_a_gpu_reach_each_other)
 {
     setenv("HIPCPU_DEVICES", "4", 1);
@@ -77,6 +79,7 @@ static uint64_t it_free_memory_gib(void)
 }
 
 /* More than 32 bits of bytes, every one compared. */
+/* TR-11 */
 START_TEST(six_gigabytes_arrive_in_one_operation)
 {
     uint64_t gib = it_free_memory_gib();

@@ -14,6 +14,7 @@
 
 /* UCX takes the NIC next to a GPU by it. Partitions of a GPU are functions of one
  * address, of which sysfs has function 0 alone. */
+/* TR-15 */
 START_TEST(gpus_are_the_system_device_of_their_pci_address)
 {
     ucs_sys_device_t sys_devs[4];
@@ -151,6 +152,7 @@ START_TEST(place_of_any_address_is_known)
 }
 END_TEST
 
+/* TR-12 */
 START_TEST(current_device_is_put_back)
 {
     muct_gpu_t gpu;

@@ -92,6 +92,7 @@ static void check_told(const pair_side_t *side, const mkv_xfer_t *xfer,
 
 /* ---- WRITE ----------------------------------------------------------------------- */
 
+/* OB-09 */
 START_TEST(a_layer_has_arrived_when_its_flush_has_ended)
 {
     pair_setup_over("mori_rdma");
@@ -172,6 +173,7 @@ START_TEST(a_list_of_mori_xgmi_that_failed_is_quiet_behind_its_flush)
 END_TEST
 
 /* Loop index: kinds of calls that end within the call, or in progress */
+/* OB-09 */
 START_TEST(all_is_told_before_the_end)
 {
     pair_setup();
@@ -209,6 +211,7 @@ START_TEST(what_nobody_asked_for_is_not_told)
 END_TEST
 
 /* Loop index: 0 the passive side aborts, 1 the active side aborts, 2 a flush fails */
+/* OB-09 */
 START_TEST(nothing_is_told_after_an_error)
 {
     pair_setup_over("mori_rdma");
@@ -279,6 +282,7 @@ END_TEST
 
 /* Loop index: the transfer runs by gets, or by the owner's puts. The owner gets no
  * events of its own posts */
+/* OB-09 */
 START_TEST(a_reader_is_told_what_is_there)
 {
     pair_set("READ_BY", _i ? "push" : "get");

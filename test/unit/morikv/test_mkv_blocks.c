@@ -69,6 +69,7 @@ static void check_runs(const mkv_run_t *runs, size_t num_runs, const pair_t *pai
     ck_assert_uint_eq(at, num);
 }
 
+/* PL-01, ST-04 */
 START_TEST(merge_is_exact_and_maximal)
 {
     static const uint32_t spreads[] = {200, 999, 70000, 1u << 24, UINT32_MAX - MAX_NUM};
@@ -133,6 +134,7 @@ START_TEST(merge_of_one_allocation_is_one_run)
 }
 END_TEST
 
+/* PL-01 */
 START_TEST(clip_and_find_agree_with_every_position)
 {
     const mkv_run_t runs[] = {{10, 20, 3, 0}, {50, 60, 1, 3}, {70, 30, 5, 4}};

@@ -161,6 +161,7 @@ static mkv_plan_attr_t attr_of(const mkv_plan_t *plan)
 
 /* Random pieces and slices, to and fro, as lists and call by call, against a copy by
  * bytes. Loop index: bit 0 WRITE, bit 1 slices, bit 2 lists */
+/* PL-08 */
 START_TEST(what_is_given_moves_and_nothing_else)
 {
     mkv_mode_t mode = (_i & 1) ? MKV_WRITE : MKV_READ;
@@ -220,6 +221,7 @@ START_TEST(pieces_that_adjoin_are_one)
 END_TEST
 
 /* 2^20 pieces of slices are as many entries as slices; a dense one is one piece */
+/* PL-08 */
 START_TEST(a_slice_takes_no_entry_for_its_pieces)
 {
     uint64_t memory_of_one;
@@ -247,6 +249,7 @@ END_TEST
 
 /* The order of two puts is undefined. Loop index: pieces; slices that cross; a slice
  * that overlaps itself */
+/* PL-08 */
 START_TEST(bytes_that_occur_twice_are_refused_in_a_write)
 {
     mkv_plan_t *plan;
@@ -302,6 +305,7 @@ START_TEST(a_piece_may_be_read_twice)
 }
 END_TEST
 
+/* PL-08 */
 START_TEST(what_is_no_piece_of_the_regions_is_refused)
 {
     bind_whole(MKV_WRITE);
@@ -367,6 +371,7 @@ static const mkv_region_t units_of_64 = {
 static const uint32_t blocks_3_5[] = {3, 5};
 
 /* Bytes between the units belong to others. Loop index: here or there */
+/* PL-08 */
 START_TEST(bytes_between_units_are_refused)
 {
     bind_bytes(MKV_WRITE, "tcp", &units_of_64, &units_of_64, blocks_3_5, 2, NULL);
@@ -385,6 +390,7 @@ END_TEST
 
 /* A piece of an exposed unit is exposed, and no other one is. Loop index: a piece; one
  * of a slice; unchecked */
+/* PL-08 */
 START_TEST(a_piece_of_a_unit_not_exposed_is_refused)
 {
     mkv_plan_t *plan;
@@ -507,6 +513,7 @@ START_TEST(memory_without_units_has_none)
 END_TEST
 
 /* Loop index: bytes that arrive, of 24 expected */
+/* PL-08 */
 START_TEST(bytes_are_counted_where_they_are_expected)
 {
     const mkv_expect_t expect = {.component = 1, .num_bytes = 24};

@@ -31,6 +31,7 @@ static void give_up(mkv_xfer_t *xfer)
 }
 
 /* Each message has a short block list and long caller data */
+/* SM-07 */
 START_TEST(lists_that_wait_are_bounded_in_bytes)
 {
     static const uint8_t meta[30000];
@@ -128,6 +129,7 @@ START_TEST(what_is_refused_is_of_its_id_and_epoch)
 END_TEST
 
 /* Twice the time in which it had to be opened */
+/* SM-07 */
 START_TEST(what_nobody_opens_is_forgotten)
 {
     mkv_xfer_t *passive;

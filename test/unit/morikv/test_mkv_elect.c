@@ -96,6 +96,7 @@ static void says(const char *text)
 }
 
 /* Tokens by each rank, the state by one of them */
+/* TP-04 */
 START_TEST(state_of_context_parallel_ranks_is_given_once)
 {
     begin();
@@ -130,6 +131,7 @@ END_TEST
 
 /* Latents of four ranks for one. Loop index: the rank. Only ANY_RANK takes from others
  */
+/* TP-06, TP-08 */
 START_TEST(replicated_data_come_from_the_elected_or_from_any)
 {
     begin();
@@ -156,6 +158,7 @@ START_TEST(replicated_data_come_from_the_elected_or_from_any)
 END_TEST
 
 /* Attention is not sharded over the TP group: the region states which ranks share it */
+/* TP-06, TP-08 */
 START_TEST(a_region_may_be_shared_by_others_than_the_tp_group)
 {
     begin();
@@ -279,6 +282,7 @@ START_TEST(what_is_not_asked_for_need_not_pair)
 END_TEST
 
 /* A stage has some layers: they pair by their numbers */
+/* PL-04 */
 START_TEST(stages_pair_by_layer)
 {
     begin();

@@ -1,6 +1,7 @@
 #!/bin/sh
 # The library exports the functions of morikv.h and nothing else, and a test calls each.
 # It opens no port: it has no way to.
+# MD-05, MD-09, PY-04, PY-10, TS-09
 set -eu
 build=${MKV_BUILD_DIR:-$PWD}
 tests=$(dirname "$0")/../..

@@ -660,6 +660,7 @@ static void setup(uint64_t seed)
     }
 }
 
+/* TS-11 */
 START_TEST(any_faults)
 {
     unsigned i;

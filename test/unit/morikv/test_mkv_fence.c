@@ -53,6 +53,7 @@ static void setup_flush(const char *transport, const char *fence)
 
 /* A byte of the one allocation is read back after the puts, and then DONE is sent. Loop
  * index 1: a better lane is connected as well, but UCX does not use it. */
+/* FN-01, FN-03 */
 START_TEST(done_waits_until_a_byte_was_read_back)
 {
     setup_flush(_i ? "mori_xgmi" : "rc_verbs", "flush");
@@ -70,6 +71,7 @@ START_TEST(done_waits_until_a_byte_was_read_back)
 }
 END_TEST
 
+/* FN-01 */
 START_TEST(a_byte_that_cannot_be_read_back_fails_both_sides)
 {
     setup_flush("rc_verbs", "flush");
@@ -84,6 +86,7 @@ START_TEST(a_byte_that_cannot_be_read_back_fails_both_sides)
 END_TEST
 
 /* Nor is there memory for it */
+/* FN-01 */
 START_TEST(a_byte_that_has_no_place_fails_both_sides)
 {
     setup_flush("rc_verbs", "flush");
@@ -98,6 +101,7 @@ START_TEST(a_byte_that_has_no_place_fails_both_sides)
 }
 END_TEST
 
+/* FN-01 */
 START_TEST(a_flush_that_fails_is_not_mended_by_a_read)
 {
     setup_flush("rc_verbs", "flush");
@@ -111,6 +115,7 @@ START_TEST(a_flush_that_fails_is_not_mended_by_a_read)
 END_TEST
 
 /* Loop index: a transport that needs it not, host memory, or no option */
+/* FN-01, FN-03 */
 START_TEST(nothing_is_read_back_without_need)
 {
     pair_mem_type = (_i == 1) ? UCS_MEMORY_TYPE_HOST : UCS_MEMORY_TYPE_ROCM;

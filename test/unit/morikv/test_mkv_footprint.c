@@ -98,6 +98,7 @@ static size_t bytes_of(unsigned first, unsigned end, mkv_plan_t *plan)
     return live_bytes;
 }
 
+/* CC-05 */
 START_TEST(a_thousand_open_transfers_take_little_each)
 {
     size_t ten, thousand;

@@ -61,6 +61,7 @@ static void receive_spoilt(const spoil_t *spoil, uint32_t ahead)
     mkv_wbuf_cleanup(&wbuf);
 }
 
+/* SM-03 */
 START_TEST(an_unreadable_message_fails_its_sender)
 {
     const mkv_event_t *event;
@@ -79,6 +80,7 @@ END_TEST
 
 /* Control: a message outside the connection's sequence fails nothing. Loop index: a
  * number of a former connection, an unknown sender, bytes that are no message. */
+/* SM-03 */
 START_TEST(a_message_without_a_place_fails_nothing)
 {
     mkv_wbuf_t wbuf;
@@ -97,6 +99,7 @@ START_TEST(a_message_without_a_place_fails_nothing)
 }
 END_TEST
 
+/* SM-03 */
 START_TEST(a_message_of_a_later_version_is_skipped_in_its_turn)
 {
     mkv_wbuf_t wbuf;
@@ -117,6 +120,7 @@ START_TEST(a_message_of_a_later_version_is_skipped_in_its_turn)
 END_TEST
 
 /* Each side announces its limits: a message that the other would refuse is not sent */
+/* SM-03 */
 START_TEST(what_the_peer_would_refuse_is_not_sent)
 {
     static uint8_t bytes[20000];
@@ -238,6 +242,7 @@ START_TEST(a_gap_is_not_prolonged_by_what_waits_for_it)
 END_TEST
 
 /* Its UCX lives on and takes everything, as that of a stopped process does */
+/* AB-03, PY-03 */
 START_TEST(a_silent_peer_is_given_up_in_time)
 {
     const mkv_event_t *event;
@@ -271,6 +276,7 @@ END_TEST
 
 /* A single side sends the probes, beginning when the connection is made, whatever else
  * is due */
+/* AB-03 */
 START_TEST(one_side_that_asks_is_enough)
 {
     uint64_t sent;
@@ -294,6 +300,7 @@ END_TEST
 
 /* A process that was stopped finds that much time has passed and messages are unread.
  * It must not take its peers for dead */
+/* AB-03 */
 START_TEST(a_pause_of_ones_own_gives_nobody_up)
 {
     unsigned i;
@@ -315,6 +322,7 @@ END_TEST
 
 /* Loop index: 0 the peer's GPU may still reach the blocks; 1 its messages may still be
  * in flight, and no claim proves the contrary */
+/* AB-03 */
 START_TEST(silence_alone_proves_nothing_quiet)
 {
     mkv_xfer_t *active, *passive;
@@ -353,6 +361,7 @@ END_TEST
 
 /* Loop index: the second of two questions for the peer's description is the one that
  * is taken; both are */
+/* MD-04 */
 START_TEST(hello_is_repeated_until_it_is_answered)
 {
     uint8_t blob[4096];
@@ -476,6 +485,7 @@ static void move_eight(void)
 
 /* B's application never closes its failed peer, and touches no region.
  * Loop index: the connection broke, and A closes it or does not; A left in order. */
+/* AB-03 */
 START_TEST(a_peer_comes_back_before_it_was_closed_here)
 {
     mkv_peer_t *former_a, *former_b, *again;
@@ -523,6 +533,7 @@ END_TEST
 
 /* A has lost its side and connects again, of which B has seen nothing. B's transfers
  * on the former connection have some time to end; nothing proves them quiet. */
+/* AB-03 */
 START_TEST(a_newer_connection_supersedes_one_that_lives)
 {
     mkv_xfer_t *active, *passive;
@@ -560,6 +571,7 @@ START_TEST(a_newer_connection_supersedes_one_that_lives)
 END_TEST
 
 /* Control: the superseded connection still receives its own messages in flight */
+/* AB-03 */
 START_TEST(a_goodbye_finds_the_connection_it_ends)
 {
     mkv_peer_t *former, *again;
@@ -588,6 +600,7 @@ START_TEST(a_goodbye_finds_the_connection_it_ends)
 END_TEST
 
 /* The peer did not answer the hello in time, and connects later by itself */
+/* AB-03 */
 START_TEST(a_peer_that_was_too_slow_may_come_later)
 {
     mkv_peer_t *former;
@@ -625,6 +638,7 @@ static void receive_hello(uint64_t connection)
 
 /* Loop index: the number of the one that is there, and a lower one; the connection has
  * failed, or lives */
+/* AB-03 */
 START_TEST(a_hello_that_is_not_newer_changes_nothing)
 {
     uint64_t connection, stale;
@@ -739,6 +753,7 @@ START_TEST(messages_before_the_first_are_bounded_in_number)
 END_TEST
 
 /* Its name is the same, and everything else new; A does nothing but make a map */
+/* AB-03 */
 START_TEST(a_restarted_process_is_taken_in)
 {
     mkv_peer_t *former;
@@ -796,6 +811,7 @@ static unsigned flood(mkv_peer_t *peer, size_t length)
 
 /* A's application does not poll while C floods it: C waits, B does not, and nothing is
  * lost. Loop index: empty messages, which take an event each, and large ones. */
+/* CC-08 */
 START_TEST(a_flood_is_the_floods_own_wait)
 {
     size_t length = _i ? 10000 : 0;
@@ -826,6 +842,7 @@ START_TEST(a_flood_is_the_floods_own_wait)
 END_TEST
 
 /* A receiver returns credits once, after it has polled, when many are free */
+/* CC-08 */
 START_TEST(room_is_told_seldom_and_once)
 {
     mkv_event_t event;
@@ -886,6 +903,7 @@ START_TEST(what_a_closed_peer_sent_is_nobodys_room)
 END_TEST
 
 /* Answers to a peer that sends requests and receives nothing */
+/* CC-08 */
 START_TEST(what_waits_to_be_sent_is_bounded)
 {
     unsigned i;
@@ -909,6 +927,7 @@ START_TEST(what_waits_to_be_sent_is_bounded)
 END_TEST
 
 /* Larger than all the room that there is: it goes alone */
+/* CC-08 */
 START_TEST(a_message_larger_than_the_room_goes_alone)
 {
     static uint8_t bytes[100000];
@@ -928,6 +947,7 @@ START_TEST(a_message_larger_than_the_room_goes_alone)
 END_TEST
 
 /* A note takes its room when its operation is posted, and messages know of it */
+/* CC-08 */
 START_TEST(notes_share_the_room_of_messages)
 {
     mkv_op_params_t params = {.size = sizeof(params), .flags = MKV_OP_NOTIFY};
@@ -960,6 +980,7 @@ START_TEST(notes_share_the_room_of_messages)
 END_TEST
 
 /* The sender ignores its credits */
+/* CC-08 */
 START_TEST(who_sends_more_than_there_is_room_for_is_given_up)
 {
     unsigned i;
@@ -1010,6 +1031,7 @@ START_TEST(nobody_polls_more_than_was_sent)
 END_TEST
 
 /* A peer that is not READY queues early messages, up to a limit */
+/* CC-08 */
 START_TEST(a_flood_waits_until_the_peer_is_ready)
 {
     unsigned num;
@@ -1038,6 +1060,7 @@ END_TEST
 
 /* ---- Regions that change --------------------------------------------------------- */
 
+/* RG-05 */
 START_TEST(changed_regions_raise_one_event_until_it_is_polled)
 {
     const mkv_event_t *event;
@@ -1089,6 +1112,7 @@ static mkv_status_t decide(void *arg, const mkv_caller_t *caller)
 
 /* A sends its hello again, and B accepts it as soon as the callback allows. Peers that
  * B adds itself need no decision of the callback */
+/* MD-05 */
 START_TEST(a_stranger_is_let_in_by_the_callers_word)
 {
     mkv_status_t decision = MKV_ERR_TOPOLOGY;
@@ -1120,6 +1144,7 @@ START_TEST(a_stranger_is_let_in_by_the_callers_word)
 }
 END_TEST
 
+/* MD-05 */
 START_TEST(there_are_no_more_peers_than_allowed)
 {
     mkv_peer_t *peer;

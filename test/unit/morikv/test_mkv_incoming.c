@@ -24,6 +24,7 @@ static void move(pair_side_t *side, unsigned other)
     pair_close(active, passive, plan);
 }
 
+/* IN-01 */
 START_TEST(a_reader_asks_a_source_that_did_not_know)
 {
     const mkv_event_t *event;
@@ -49,6 +50,7 @@ START_TEST(a_reader_asks_a_source_that_did_not_know)
 END_TEST
 
 /* The bytes of an event are valid until the next poll, which pair_run() does */
+/* IN-01 */
 START_TEST(a_destination_shows_its_units_and_asks)
 {
     const uint32_t blocks[] = {7, 3, 11};
@@ -113,6 +115,7 @@ END_TEST
 
 /* Three decoders ask one source, each with its own id; the source serves those that
  * came */
+/* IN-01 */
 START_TEST(any_of_several_peers_may_ask)
 {
     mkv_xfer_t *readers[3], *sources[3];
@@ -155,6 +158,7 @@ START_TEST(any_of_several_peers_may_ask)
 }
 END_TEST
 
+/* IN-02 */
 START_TEST(a_question_can_be_refused)
 {
     pair_setup();
@@ -195,6 +199,7 @@ END_TEST
 
 /* The question is forgotten: it cannot be refused any more, and a late open fails at
  * once */
+/* IN-02 */
 START_TEST(who_gives_up_asks_no_longer)
 {
     pair_setup();
@@ -212,6 +217,7 @@ START_TEST(who_gives_up_asks_no_longer)
 }
 END_TEST
 
+/* IN-02 */
 START_TEST(what_is_open_is_not_asked_for)
 {
     uint64_t sent;
@@ -234,6 +240,7 @@ START_TEST(what_is_open_is_not_asked_for)
 END_TEST
 
 /* The last of too many questions is refused; the others stay */
+/* IN-02 */
 START_TEST(questions_are_bounded)
 {
     mkv_xfer_t *readers[3];
@@ -262,6 +269,7 @@ END_TEST
 
 /* Each side was source and destination, active and passive, of transfers after each
  * other and of two at once */
+/* IN-03 */
 START_TEST(roles_switch_on_one_connection)
 {
     uint64_t hellos;

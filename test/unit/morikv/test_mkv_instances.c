@@ -69,6 +69,7 @@ static const mkv_msg_type_t types[] = {MKV_MSG_BIND, MKV_MSG_FIN, MKV_MSG_TERM,
                                        MKV_MSG_DRAINED};
 
 /* Loop index: message, side that gets it */
+/* SM-01 */
 START_TEST(a_message_needs_the_nonces_of_both_sides)
 {
     mkv_msg_type_t type = types[_i / 2];
@@ -95,6 +96,7 @@ END_TEST
 /* Abort alone may carry no receiver nonce, as its sender may not know our instance yet.
  * It counts if it comes from the known instance, or while no instance is known yet.
  * Loop index: message, side. */
+/* SM-01 */
 START_TEST(only_an_abort_may_be_addressed_to_nobody)
 {
     mkv_msg_type_t type = types[_i / 2];
@@ -117,6 +119,7 @@ START_TEST(only_an_abort_may_be_addressed_to_nobody)
 END_TEST
 
 /* A list that comes twice is no list for a next instance */
+/* CN-05, SM-01 */
 START_TEST(a_block_list_counts_once)
 {
     bind_setup();
@@ -129,6 +132,7 @@ END_TEST
 
 /* Nor is one of an instance that has ended, or its abort, or its question. Loop index:
  * whether the next instance is open when they come. */
+/* SM-01 */
 START_TEST(an_instance_that_has_ended_says_nothing_more)
 {
     uint64_t ended;
@@ -192,6 +196,7 @@ START_TEST(a_leg_is_found_by_its_id)
 END_TEST
 
 /* FIN follows the last byte, so a side that has given up meanwhile becomes quiet */
+/* CN-05 */
 START_TEST(fin_says_that_nothing_more_comes)
 {
     bind_setup();
@@ -210,6 +215,7 @@ END_TEST
 
 /* Two replicas of one model: B and C have the same ranks, and both have the same
  * request. If one gives up, the other's transfer continues. */
+/* TP-09 */
 START_TEST(replicas_of_equal_ranks_do_not_mix)
 {
     mkv_xfer_t *from[2], *at[2];

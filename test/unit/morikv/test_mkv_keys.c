@@ -97,6 +97,7 @@ static bool has_key(const pair_side_t *side, uint32_t component)
     return rmem->rkey != NULL;
 }
 
+/* RG-05 */
 START_TEST(a_key_is_told_when_its_owner_makes_a_map)
 {
     fake_ucp_reset();
@@ -113,6 +114,7 @@ START_TEST(a_key_is_told_when_its_owner_makes_a_map)
 END_TEST
 
 /* Components that one side lacks are in no map. Loop index: the component of the map */
+/* RG-05 */
 START_TEST(a_map_tells_the_keys_of_its_components_alone)
 {
     const uint32_t component = (uint32_t)_i;
@@ -137,6 +139,7 @@ END_TEST
 
 /* Host memory that adjoins is one registration, unless its components differ. Loop
  * index: they do */
+/* RG-05 */
 START_TEST(registrations_are_of_one_component)
 {
     mkv_region_t region = {.size = sizeof(region),
@@ -189,6 +192,7 @@ START_TEST(a_blob_for_anybody_has_no_keys)
 END_TEST
 
 /* The map of one side may be made long before the other's, which exposes by it */
+/* RG-05 */
 START_TEST(a_transfer_finds_the_keys_that_it_needs)
 {
     mkv_xfer_t *active, *passive;
@@ -346,6 +350,7 @@ START_TEST(an_operation_without_a_key_is_refused)
 END_TEST
 
 /* An engine that changes its cache again and again */
+/* RG-05 */
 START_TEST(grants_end_with_their_registrations)
 {
     mkv_region_id_t id;

@@ -189,6 +189,7 @@ static void check(int has_paged)
 }
 
 /* Loop index: mode and order of the lists */
+/* ST-01, ST-02 */
 START_TEST(one_transfer_moves_every_kind_by_its_mask)
 {
     mkv_mode_t mode = (_i % 2) ? MKV_READ : MKV_WRITE;
@@ -215,6 +216,7 @@ END_TEST
 
 /* Pages of the prefix that the destination already has do not move again: none, a part,
  * or all of them. The state moves in full. Loop index: size of that prefix, and mode */
+/* PL-05 */
 START_TEST(what_is_there_of_a_prefix_does_not_move)
 {
     static const uint32_t hits[] = {0, 5, 12};
@@ -249,6 +251,7 @@ START_TEST(what_is_there_of_a_prefix_does_not_move)
 END_TEST
 
 /* A slot of one request: its neighbours on both sides belong to others */
+/* ST-03 */
 START_TEST(a_slot_goes_to_another_slot_alone)
 {
     uint32_t mine, theirs;
@@ -274,6 +277,7 @@ END_TEST
 
 /* Windows and states take the merge of any list: as many pieces as neighbours on both
  * sides leave, counted here by hand */
+/* ST-04 */
 START_TEST(lists_of_every_kind_are_merged)
 {
     mkv_plan_attr_t attr = {.size = sizeof(attr)};

@@ -182,6 +182,7 @@ static void close_all(void)
 /* ---- Destinations that give up --------------------------------------------------- */
 
 /* Loop index: mode, and which leg */
+/* CN-03, SM-05 */
 START_TEST(what_a_destination_aborts_ends_its_leg)
 {
     unsigned leg = (unsigned)_i / 2;
@@ -200,6 +201,7 @@ END_TEST
 
 /* The destination gives up before the source has opened the transfer. Loop index: mode.
  */
+/* CN-03 */
 START_TEST(an_abort_before_the_open_ends_its_leg)
 {
     mode = _i ? MKV_READ : MKV_WRITE;
@@ -219,6 +221,7 @@ START_TEST(an_abort_before_the_open_ends_its_leg)
 END_TEST
 
 /* Loop index: mode */
+/* CN-03 */
 START_TEST(a_destination_that_is_gone_ends_its_leg)
 {
     open_all(_i ? MKV_READ : MKV_WRITE);
@@ -244,6 +247,7 @@ START_TEST(a_destination_that_is_gone_ends_its_leg)
 END_TEST
 
 /* Calls that run when it ends: its blocks are not quiet, others are not held up */
+/* CN-03 */
 START_TEST(a_leg_is_quiet_behind_its_last_call)
 {
     mkv_leg_attr_t attr;
@@ -269,6 +273,7 @@ START_TEST(a_leg_is_quiet_behind_its_last_call)
 END_TEST
 
 /* The last one that has not ended, or the only one that was not sealed. Loop index. */
+/* CN-03 */
 START_TEST(the_last_leg_ends_the_transfer)
 {
     open_all(MKV_WRITE);
@@ -316,6 +321,7 @@ START_TEST(nothing_is_exposed_of_a_transfer_that_has_ended)
 END_TEST
 
 /* Loop index: mode */
+/* CN-03 */
 START_TEST(a_source_may_abort_one_leg)
 {
     open_all(_i ? MKV_READ : MKV_WRITE);
@@ -335,6 +341,7 @@ START_TEST(a_source_may_abort_one_leg)
 }
 END_TEST
 
+/* CN-03 */
 START_TEST(calls_for_all_leave_out_a_leg_that_has_failed)
 {
     const mkv_units_t none = {.component = 0};
@@ -362,6 +369,7 @@ START_TEST(calls_for_all_leave_out_a_leg_that_has_failed)
 END_TEST
 
 /* The source of a READ exposes its blocks to the remaining legs */
+/* CN-03 */
 START_TEST(an_expose_leaves_out_a_leg_that_has_failed)
 {
     const mkv_units_t none = {.component = 0};
@@ -539,6 +547,7 @@ static void open_sources(void)
     pair_run();
 }
 
+/* CN-03 */
 START_TEST(a_destination_needs_all_its_sources)
 {
     unsigned i;
@@ -595,6 +604,7 @@ END_TEST
 
 /* Every word of everybody comes ten times, in any order, as no UCX brings it: each leg
  * is complete once, and so is the transfer. Loop index: mode and order */
+/* CN-05 */
 START_TEST(words_that_come_ten_times_count_once)
 {
     unsigned i;

@@ -228,6 +228,7 @@ static void settle(void)
 /* ---- Tests ----------------------------------------------------------------------- */
 
 /* Loop index: bit 0 in flight at once, bit 1 lists of a few pieces */
+/* PL-02 */
 START_TEST(a_repeated_post_builds_nothing)
 {
     const mkv_sel_t cache = {SEL(COMPONENTS), .component_mask = 1};
@@ -266,6 +267,7 @@ END_TEST
 /* Posts of plans that come and go, at random: whatever is in flight or kept, and
  * however lists are cut, the blocks are those of the plan and the selection.
  * Loop index: the seed, and the options. */
+/* PL-02 */
 START_TEST(posts_move_their_own_blocks)
 {
     static const uint64_t sgl_max[] = {1, 3, 7, 8192};

@@ -38,6 +38,7 @@ static void finish(void)
 }
 
 /* Loop index: mode and size */
+/* AX-01, AX-04, PY-08 */
 START_TEST(bytes_come_with_done)
 {
     static const size_t sizes[] = {1, 3, MAX_DATA};
@@ -67,6 +68,7 @@ START_TEST(bytes_come_with_done)
 }
 END_TEST
 
+/* AX-04 */
 START_TEST(a_seal_without_bytes_brings_none)
 {
     const void *data = "";
@@ -91,6 +93,7 @@ END_TEST
 /* Two sources write into one destination: the event has the bytes of the first that
  * sent some, and each leg's can be queried. Loop index 1: none did, and the event is of
  * the first. */
+/* AX-04 */
 START_TEST(each_leg_has_its_own_bytes)
 {
     mkv_xfer_params_t params = {
@@ -137,6 +140,7 @@ START_TEST(each_leg_has_its_own_bytes)
 END_TEST
 
 /* The leg stays unsealed, and can be sealed with less */
+/* AX-04 */
 START_TEST(more_bytes_than_a_message_holds_are_refused)
 {
     static const uint8_t data[4096];
@@ -154,6 +158,7 @@ START_TEST(more_bytes_than_a_message_holds_are_refused)
 END_TEST
 
 /* The receiver takes less than the sender */
+/* AX-04 */
 START_TEST(the_limit_is_the_smaller_one)
 {
     static const uint8_t data[8192];

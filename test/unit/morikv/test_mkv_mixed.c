@@ -111,6 +111,7 @@ static void close_mixed(void)
  * the peer along with the request's blocks. It is a component like any other, so it
  * arrives before DONE and needs no message. Loop index: the memory has a lane, or UCX
  * moves it by messages. */
+/* AX-01, AX-02 */
 START_TEST(a_control_structure_comes_with_its_blocks)
 {
     static const uint32_t blocks[] = {0, 2, 4}, slot[] = {6}, other_slot[] = {10};

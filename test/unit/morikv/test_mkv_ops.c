@@ -112,6 +112,7 @@ static void finish(void)
 }
 
 /* Loop index: mode, and whether the lane takes lists */
+/* OS-01 */
 START_TEST(scattered_bytes_move_while_the_peer_calls_nothing)
 {
     mkv_mode_t mode = (_i % 2 == 0) ? MKV_WRITE : MKV_READ;
@@ -148,6 +149,7 @@ START_TEST(scattered_bytes_move_while_the_peer_calls_nothing)
 END_TEST
 
 /* A lane that was taken for one with lists refuses the first: nothing is lost */
+/* OS-01 */
 START_TEST(a_refused_list_goes_piece_by_piece)
 {
     mkv_op_piece_t pieces[50];
@@ -234,6 +236,7 @@ START_TEST(strict_mode_fails_what_another_class_carries)
 }
 END_TEST
 
+/* OS-01 */
 START_TEST(neighbours_on_both_sides_are_one_piece)
 {
     static const uint64_t offsets[][3] = {
@@ -257,6 +260,7 @@ START_TEST(neighbours_on_both_sides_are_one_piece)
 }
 END_TEST
 
+/* OS-02 */
 START_TEST(memory_that_was_not_opened_is_refused)
 {
     mkv_op_piece_t piece = {0, 0, 0, 0, 1};
@@ -281,6 +285,7 @@ START_TEST(memory_that_was_not_opened_is_refused)
 END_TEST
 
 /* Loop index: which rule */
+/* OS-02 */
 START_TEST(bad_pieces_are_refused_by_place)
 {
     static const struct {
@@ -313,6 +318,7 @@ END_TEST
 
 /* An operation with notes notifies the peer after the bytes arrive, in the order of
  * mkv_send() */
+/* OS-03 */
 START_TEST(a_note_comes_after_the_bytes)
 {
     mkv_op_piece_t pieces[4];
@@ -343,6 +349,7 @@ START_TEST(a_note_comes_after_the_bytes)
 }
 END_TEST
 
+/* OS-03 */
 START_TEST(notes_and_messages_keep_their_order)
 {
     mkv_op_params_t params = params_of(MKV_READ, NULL, 0);
@@ -373,6 +380,7 @@ START_TEST(notes_and_messages_keep_their_order)
 END_TEST
 
 /* Loop index: kind of the call that fails */
+/* OS-03 */
 START_TEST(a_failure_is_typed_and_the_peer_is_told)
 {
     static const unsigned kinds[] = {FAKE_UCP_PUT, FAKE_UCP_GET, FAKE_UCP_LIST,
@@ -401,6 +409,7 @@ START_TEST(a_failure_is_typed_and_the_peer_is_told)
 END_TEST
 
 /* Status at once, quiet when nothing is in flight any more. Loop index: mode */
+/* OS-04 */
 START_TEST(an_aborted_one_is_quiet_after_its_calls)
 {
     mkv_mode_t mode = (_i == 0) ? MKV_WRITE : MKV_READ;
@@ -433,6 +442,7 @@ START_TEST(an_aborted_one_is_quiet_after_its_calls)
 END_TEST
 
 /* Loop index: whether the peer answers, so that the connection stays */
+/* OS-04 */
 START_TEST(a_deadline_ends_it_and_a_silent_peers_connection)
 {
     mkv_op_piece_t pieces[2];
@@ -475,6 +485,7 @@ START_TEST(a_deadline_ends_it_and_a_silent_peers_connection)
 END_TEST
 
 /* Loop index: whether it has ended before */
+/* OS-04 */
 START_TEST(a_broken_connection_ends_it)
 {
     mkv_op_piece_t pieces[8];
@@ -496,6 +507,7 @@ START_TEST(a_broken_connection_ends_it)
 }
 END_TEST
 
+/* OS-04 */
 START_TEST(a_peer_is_not_closed_under_it)
 {
     mkv_op_piece_t pieces[2];
@@ -540,6 +552,7 @@ START_TEST(an_event_does_not_name_what_was_closed)
 END_TEST
 
 /* Many with few credits: all end, and never more are in flight */
+/* OS-01 */
 START_TEST(credits_bound_what_is_in_flight)
 {
     mkv_op_piece_t pieces[100];
@@ -597,6 +610,7 @@ START_TEST(a_round_gives_ucx_a_bounded_number_of_calls)
 }
 END_TEST
 
+/* OS-04 */
 START_TEST(what_is_left_open_is_closed_with_the_context)
 {
     mkv_op_piece_t pieces[2];
@@ -615,6 +629,7 @@ START_TEST(what_is_left_open_is_closed_with_the_context)
 }
 END_TEST
 
+/* OS-02, SM-08 */
 START_TEST(bad_parameters_are_refused)
 {
     static const uint8_t note[8192];

@@ -18,6 +18,7 @@ static mkv_config_t *read_config(const char *prefix)
     return config;
 }
 
+/* CF-01 */
 START_TEST(defaults_parse_and_deadlines_are_on)
 {
     mkv_config_t *config = read_config(NULL);
@@ -51,6 +52,7 @@ START_TEST(prefix_wins_over_the_common_variable)
 }
 END_TEST
 
+/* CF-07 */
 START_TEST(unknown_variable_is_an_error_that_names_it)
 {
     mkv_config_t *config;
@@ -66,6 +68,7 @@ END_TEST
 
 /* Variables that Kubernetes sets for services called morikv and morikv-decode; and a
  * long list */
+/* CF-07 */
 START_TEST(variables_of_others_are_ignored_and_told)
 {
     static const char *const names[] = {
@@ -131,6 +134,7 @@ static const struct {
     {"NO_SUCH", "1", MKV_ERR_NOTFOUND, 0, 0},
 };
 
+/* CF-01 */
 START_TEST(values_are_parsed_or_refused)
 {
     mkv_config_t *config = read_config(NULL);
@@ -189,6 +193,7 @@ static void check_help_line(void *arg, const char *line)
     }
 }
 
+/* MD-08 */
 START_TEST(help_has_every_option_with_its_default)
 {
     mkv_config_t *config = read_config(NULL);
@@ -224,6 +229,7 @@ static const char *const chosen[] = {"xgmi:mori_xgmi", "ipc:rocm", "rdma:mori_rd
                                      "shm:sm", "tcp:tcp"};
 
 /* Loop index: the backend. UCX_TLS overrides the choice */
+/* CF-09, TR-04 */
 START_TEST(every_backend_chooses_transports)
 {
     mkv_config_t *config = read_config(NULL);

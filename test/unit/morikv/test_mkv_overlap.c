@@ -50,6 +50,7 @@ static void end(mkv_xfer_t *xfer)
     OK(mkv_xfer_close(xfer));
 }
 
+/* OB-05 */
 START_TEST(a_block_of_a_transfer_that_is_not_quiet_is_refused)
 {
     mkv_xfer_t *first, *second;
@@ -73,6 +74,7 @@ START_TEST(a_block_of_a_transfer_that_is_not_quiet_is_refused)
 END_TEST
 
 /* Aborted, but a put may be in flight */
+/* OB-05 */
 START_TEST(a_block_is_owned_until_its_transfer_is_quiet)
 {
     mkv_xfer_t *active, *first, *second;
@@ -99,6 +101,7 @@ END_TEST
 
 /* Loop index: OVERLAP=warn, OVERLAP=allow. Neither refuses. An application that does so
  * all the time gets one line, not its log filled. */
+/* OB-05 */
 START_TEST(overlap_is_warned_of_once_unless_allowed)
 {
     mkv_xfer_t *first, *second;
@@ -119,6 +122,7 @@ START_TEST(overlap_is_warned_of_once_unless_allowed)
 }
 END_TEST
 
+/* OB-05 */
 START_TEST(readers_may_share_blocks)
 {
     mkv_xfer_t *first, *second;
@@ -135,6 +139,7 @@ END_TEST
 /* Several sources of one unit, and a list that names a block twice. These blocks are
  * closed to other transfers, and all of them are released. Loop index: legs together.
  */
+/* OB-05 */
 START_TEST(legs_of_one_transfer_may_share_blocks)
 {
     uint32_t blocks[] = {FIRST, FIRST + 1, FIRST, FIRST + 2, FIRST};
@@ -304,6 +309,7 @@ static mkv_status_t expose_one(uint64_t id, mkv_map_t *map, uint32_t number,
 }
 
 /* Token 5 is no block 5, and tokens 4 and 5 may come from two writers into one block */
+/* OB-05 */
 START_TEST(a_token_is_no_block)
 {
     mkv_xfer_t *block, *token, *neighbour, *same;

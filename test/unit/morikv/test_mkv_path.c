@@ -56,6 +56,7 @@ static mkv_xfer_attr_t write_host_memory(unsigned num_blocks)
     return attr;
 }
 
+/* OB-02 */
 START_TEST(host_memory_beside_an_xgmi_lane_is_not_told_as_xgmi)
 {
     mkv_peer_attr_t attr;
@@ -69,6 +70,7 @@ START_TEST(host_memory_beside_an_xgmi_lane_is_not_told_as_xgmi)
 }
 END_TEST
 
+/* OB-03, TR-04 */
 START_TEST(strict_mode_fails_what_another_class_carries)
 {
     unsigned calls = FAKE_UCP_PUT | FAKE_UCP_LIST;
@@ -97,6 +99,7 @@ END_TEST
 
 /* Loop index: calls complete within the call, so that UCX makes no request of its own
  */
+/* OB-02 */
 START_TEST(the_path_of_gpu_memory_is_asked_once)
 {
     mkv_xfer_t *active, *passive;
@@ -187,6 +190,7 @@ static const struct {
 };
 
 /* GPU memory over sockets: one line, with the cause and the remedy */
+/* OB-03 */
 START_TEST(emulated_gpu_memory_is_one_warning_with_its_cause)
 {
     warning[0] = '\0';
@@ -287,6 +291,7 @@ START_TEST(a_transport_is_named_where_its_device_follows)
 END_TEST
 
 /* Messages of mori_xgmi go through host memory. */
+/* OB-02 */
 START_TEST(messages_of_xgmi_are_told_as_shared_memory)
 {
     ck_assert_int_eq(mkv_backend_of_text("software emulation mori_xgmi/xgmi"),

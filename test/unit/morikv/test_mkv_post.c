@@ -46,6 +46,7 @@ START_TEST(plans_refuse_what_does_not_fit)
 END_TEST
 
 /* The plan is refused here; the text goes to the other side with the abort */
+/* PL-03 */
 START_TEST(a_block_count_mismatch_is_told_to_both_sides)
 {
     const uint32_t blocks[] = {0, 1};
@@ -94,6 +95,7 @@ START_TEST(layers_that_the_map_does_not_have_are_refused)
 }
 END_TEST
 
+/* PL-02 */
 START_TEST(one_plan_serves_all_layers_without_allocating)
 {
     mkv_xfer_t *active, *passive;
@@ -156,6 +158,7 @@ START_TEST(the_short_status_is_that_of_the_query)
 }
 END_TEST
 
+/* CC-07 */
 START_TEST(credits_bound_what_is_in_flight)
 {
     mkv_xfer_t *active, *passive;
@@ -194,6 +197,7 @@ START_TEST(credits_bound_what_is_in_flight)
 }
 END_TEST
 
+/* CC-07 */
 START_TEST(byte_credits_return_exactly)
 {
     mkv_xfer_t *active, *passive;
@@ -222,6 +226,7 @@ START_TEST(byte_credits_return_exactly)
 }
 END_TEST
 
+/* PL-06 */
 START_TEST(chunks_of_positions_equal_one_shot)
 {
     static const uint32_t ends[] = {1, 4, 5, 11, 12, 13, 20};
@@ -278,6 +283,7 @@ static void add_two_components(pair_side_t *side, char *host, char *gpu)
 
 /* A list that continues behind a component without blocks takes the handles and keys of
  * the place, wherever the lists before it were cut (loop index) */
+/* PL-05 */
 START_TEST(lists_skip_an_empty_component)
 {
     static char host[2][PAIR_BLOCKS * PAIR_BYTES], gpu[2][PAIR_BLOCKS * PAIR_BYTES];
@@ -329,6 +335,7 @@ START_TEST(lists_skip_an_empty_component)
 }
 END_TEST
 
+/* PL-03 */
 START_TEST(seal_refuses_a_forgotten_layer_on_both_sides)
 {
     mkv_xfer_t *active, *passive;
@@ -541,6 +548,7 @@ START_TEST(a_signal_takes_no_lock)
 END_TEST
 
 /* The text equals the output of printf, for any leg and any buffer size */
+/* OB-06 */
 START_TEST(what_is_waited_for_is_told)
 {
     static const uint32_t legs[] = {0, 9, 10, 4096, UINT16_MAX - 1};
@@ -579,6 +587,7 @@ START_TEST(what_is_waited_for_is_told)
 END_TEST
 
 /* The source of a READ is quiet after all of its readers, and once */
+/* CN-03 */
 START_TEST(source_waits_for_all_readers)
 {
     unsigned num_readers = (unsigned)_i, i;

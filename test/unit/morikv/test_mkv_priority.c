@@ -95,6 +95,7 @@ static void setup(mkv_mode_t the_mode, const char *key, const char *limit)
 }
 
 /* Loop index: mode */
+/* XF-12 */
 START_TEST(who_is_in_a_hurry_goes_first)
 {
     job_t jobs[3];
@@ -122,6 +123,7 @@ START_TEST(who_is_in_a_hurry_goes_first)
 END_TEST
 
 /* Loop index: of calls, of bytes */
+/* XF-12 */
 START_TEST(a_share_is_left_to_those_in_a_hurry)
 {
     job_t jobs[2];
@@ -140,6 +142,7 @@ END_TEST
  * of pieces wait. It comes behind the pieces in flight, not behind those that wait, so
  * that its time is bounded by the credits. A message waits for nothing at all. Loop
  * index 1: the control, of no higher priority */
+/* AX-03 */
 START_TEST(a_control_structure_passes_what_waits)
 {
     uint64_t before = 0;

@@ -304,6 +304,7 @@ static void wait_for_threads(void)
 /* ---- Tests ----------------------------------------------------------------------- */
 
 /* Loop index: many threads, much memory */
+/* AB-05 */
 START_TEST(no_thread_runs_when_a_killed_process_is_gone)
 {
     uint64_t counts[MAX_THREADS], claims[2];
@@ -325,6 +326,7 @@ START_TEST(no_thread_runs_when_a_killed_process_is_gone)
 }
 END_TEST
 
+/* AB-05 */
 START_TEST(a_claim_is_held_while_threads_run_without_their_leader)
 {
     char word[16];
@@ -340,6 +342,7 @@ START_TEST(a_claim_is_held_while_threads_run_without_their_leader)
 }
 END_TEST
 
+/* AB-05 */
 START_TEST(a_stopped_process_claims_until_it_goes_on_and_releases)
 {
     char word[16];
@@ -359,6 +362,7 @@ START_TEST(a_stopped_process_claims_until_it_goes_on_and_releases)
 END_TEST
 
 /* Queue pairs are descriptors as well, and may be closed after the claims' file */
+/* AB-05 */
 START_TEST(a_process_is_gone_when_all_that_it_has_is_closed)
 {
     char word[16];
@@ -417,6 +421,7 @@ START_TEST(one_claim_is_released_and_the_other_is_not)
 }
 END_TEST
 
+/* AB-05 */
 START_TEST(a_process_in_a_private_pid_namespace_is_seen)
 {
     uint64_t claims[2];
@@ -450,6 +455,7 @@ static int watch_without_proc(int fd, void *arg)
 }
 
 /* The sides cannot know whether they share a host: /proc and the boot id are missing */
+/* AB-05 */
 START_TEST(without_proc_and_boot_id_an_end_is_seen_and_not_before)
 {
     uint64_t claims[2];
@@ -501,6 +507,7 @@ static int watch_from_inside(int fd, void *arg)
     _exit(0);
 }
 
+/* AB-05 */
 START_TEST(a_process_outside_is_seen_from_a_private_pid_namespace)
 {
     uint64_t claims[2];
@@ -528,6 +535,7 @@ START_TEST(a_process_outside_is_seen_from_a_private_pid_namespace)
 END_TEST
 
 /* The owner uses a different folder, so its claim is never seen */
+/* AB-05 */
 START_TEST(a_file_that_cannot_be_seen_proves_nothing)
 {
     uint64_t claims[2];
@@ -544,6 +552,7 @@ END_TEST
 
 /* A copy of the peer's process runs on a copy of its machine. Its end proves nothing
  * about the peer: it does not hold the claim of this connection */
+/* AB-05 */
 START_TEST(a_copy_of_the_owner_proves_nothing)
 {
     uint64_t claims[2];
@@ -560,6 +569,7 @@ END_TEST
 /* A claim that ended before the first look at it. An earlier claim of the same owner
  * proves the owner of the file. Loop index: that one is held, released, its owner is
  * gone; nothing was seen; it is of another owner; the claim is not over. */
+/* AB-05 */
 START_TEST(a_claim_that_was_over_is_known_by_another_one)
 {
     static const mkv_claim_state_t expected[] = {MKV_CLAIM_RELEASED, MKV_CLAIM_RELEASED,
@@ -592,6 +602,7 @@ START_TEST(a_claim_that_was_over_is_known_by_another_one)
 END_TEST
 
 /* The claim need not have been watched before. Loop index: 1 it is still held. */
+/* AB-05 */
 START_TEST(a_claim_of_this_process_that_was_over_is_known)
 {
     mkv_claims_t *claims = mkv_claims_open(dir, OWNER);
@@ -607,6 +618,7 @@ START_TEST(a_claim_of_this_process_that_was_over_is_known)
 }
 END_TEST
 
+/* AB-05 */
 START_TEST(a_child_keeps_no_claim_of_its_parent)
 {
     owner->has_child = 1;
@@ -736,6 +748,7 @@ START_TEST(another_copy_in_this_process_ends_no_claim)
 END_TEST
 
 /* A child has a copy of the list of this process's claims, but none of its locks */
+/* AB-05 */
 START_TEST(a_child_looks_at_its_parent_as_at_any_process)
 {
     mkv_claims_t *claims = mkv_claims_open(dir, OWNER);
@@ -827,6 +840,7 @@ START_TEST(files_that_are_no_claims_are_left_alone)
 END_TEST
 
 /* The descriptor is gone when the end was seen, though a child has a copy of it */
+/* AB-05 */
 START_TEST(an_end_is_an_event_and_told_once)
 {
     struct epoll_event event;

@@ -65,6 +65,7 @@ static void finish(void)
 /* ---- Which way ------------------------------------------------------------------- */
 
 /* Loop index: the option, at the reader and at the owner; gets are the control */
+/* XF-10 */
 START_TEST(a_read_is_put_by_its_owner_unless_told_otherwise)
 {
     static const struct {
@@ -99,6 +100,7 @@ START_TEST(a_read_is_put_by_its_owner_unless_told_otherwise)
 END_TEST
 
 /* Loop index: a lane without lists; such a lane with READ_BY=push; a small post */
+/* XF-10 */
 START_TEST(auto_asks_where_it_is_one_call)
 {
     if (_i == 1) {
@@ -124,6 +126,7 @@ START_TEST(auto_asks_where_it_is_one_call)
 }
 END_TEST
 
+/* WR-01, XF-10 */
 START_TEST(a_peer_that_cannot_push_is_not_asked)
 {
     pair_set("READ_BY", "push");
@@ -138,6 +141,7 @@ START_TEST(a_peer_that_cannot_push_is_not_asked)
 END_TEST
 
 /* Loop index: layer by layer; by positions */
+/* XF-10 */
 START_TEST(a_plan_travels_once)
 {
     mkv_sel_t sel = {.size = sizeof(sel)};
@@ -184,6 +188,7 @@ END_TEST
 
 /* Loop index: the owner's map is stale; its pairs are others; it has no memory for it
  */
+/* XF-10 */
 START_TEST(what_the_owner_refuses_is_got)
 {
     pair_setup();
@@ -328,6 +333,7 @@ START_TEST(what_mori_xgmi_has_put_has_arrived)
 END_TEST
 
 /* Loop index: the held call; the control is that it then ends */
+/* XF-11 */
 START_TEST(done_waits_for_the_put_and_its_flush)
 {
     pair_setup_over("mori_rdma");
@@ -345,6 +351,7 @@ START_TEST(done_waits_for_the_put_and_its_flush)
 END_TEST
 
 /* A flush that began before a put does not cover it */
+/* XF-11 */
 START_TEST(a_later_push_waits_for_a_flush_of_its_own)
 {
     mkv_sel_t sel = {
@@ -403,6 +410,7 @@ END_TEST
 /* ---- Ends by error --------------------------------------------------------------- */
 
 /* Loop index: bit 0 the owner aborts, bit 1 the flush is held instead of the put */
+/* XF-11 */
 START_TEST(memory_is_quiet_when_the_owner_puts_no_more)
 {
     int by_owner = _i & 1;
@@ -445,6 +453,7 @@ START_TEST(a_put_that_fails_there_fails_both_sides)
 END_TEST
 
 /* The reader's memory stays quarantined while the owner may put into it */
+/* XF-11 */
 START_TEST(a_stopped_owner_ends_by_the_deadline)
 {
     pair_setup();
@@ -504,6 +513,7 @@ static void check_failed(mkv_status_t status, const char *text)
 }
 
 /* Loop index: one block before the exposed ones; one behind them; none of its own */
+/* XF-11 */
 START_TEST(what_was_not_exposed_is_not_put)
 {
     mkv_plan_t *other;
@@ -521,6 +531,7 @@ START_TEST(what_was_not_exposed_is_not_put)
 END_TEST
 
 /* Loop index: a run; the words of it are not those of blocks that exist */
+/* XF-11 */
 START_TEST(runs_from_the_wire_are_bounded)
 {
     static const mkv_run_t runs[] = {
@@ -655,6 +666,7 @@ static void start_another(void)
 /* A reader that sends RELEASE before PULLED is not trusted: the owner gets its blocks
  * back when the puts have ended. Loop index: the puts run; they are being flushed; they
  * wait for credits of a different transfer, or for its flush. */
+/* XF-11 */
 START_TEST(a_release_in_mid_push_frees_nothing)
 {
     mkv_msg_t msg;

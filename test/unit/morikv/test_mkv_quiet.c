@@ -107,6 +107,7 @@ END_TEST
 /* B learns of a connection after A has given it up, so B never sees its claim held. The
  * claim of the next connection of the same context decides. The test sets up the claim
  * as that of a different process. */
+/* AB-05 */
 START_TEST(a_claim_that_was_over_is_known_by_the_next_connection)
 {
     mkv_peer_t *former;
@@ -155,6 +156,7 @@ static const struct {
 };
 
 /* The peer sends nothing */
+/* AB-05 */
 START_TEST(an_end_of_the_connection_is_a_proof_where_it_is_one)
 {
     if (!ends[_i].is_seen) {
@@ -217,6 +219,7 @@ static void expect_no_failure(void)
 static const char *const lanes[] = {"mori_xgmi", "mori_rdma", "tcp"};
 
 /* The writer's application does something else for a while */
+/* AB-02, AB-05 */
 START_TEST(a_late_drain_is_its_transfers_fate_alone)
 {
     stop_the_writer(lanes[_i]);
@@ -237,6 +240,7 @@ START_TEST(a_late_drain_is_its_transfers_fate_alone)
 END_TEST
 
 /* Its puts hang, but it answers: no end of the connection makes that better */
+/* AB-05 */
 START_TEST(a_peer_that_answers_is_never_cut)
 {
     unsigned i;
@@ -264,6 +268,7 @@ END_TEST
 
 /* The peer does not answer the probe either. Over queue pairs a cut is a proof, so the
  * connection is cut. Elsewhere it is kept, as the proof may still arrive over it */
+/* AB-05 */
 START_TEST(a_silent_peer_is_cut_where_that_is_a_proof)
 {
     bool is_proof = strcmp(lanes[_i], "mori_rdma") == 0;
@@ -371,6 +376,7 @@ START_TEST(who_has_said_goodbye_touches_nothing)
 END_TEST
 
 /* Our own calls hang: they come back with the end of the connection */
+/* AB-05 */
 START_TEST(calls_to_a_silent_peer_end_with_the_connection)
 {
     stop_the_writer("tcp");
@@ -580,6 +586,7 @@ START_TEST(goodbye_to_who_is_gone_is_not_waited_for)
 END_TEST
 
 /* Messages sent before the release may still arrive, as long as UCX makes progress */
+/* AB-05 */
 START_TEST(a_released_claim_counts_when_nothing_comes_any_more)
 {
     mkv_peer_t *from_c;
@@ -637,6 +644,7 @@ END_TEST
 
 /* No boot id, no /proc, no folder that both see: nothing of the peer is seen, whatever
  * it does, and only an operator's declaration ends the wait */
+/* AB-05 */
 START_TEST(where_nothing_is_seen_only_a_word_frees)
 {
     pair_set("SHM_DIR", "/nowhere");
@@ -670,6 +678,7 @@ END_TEST
 
 /* A burst of clients left before their requests arrived: each open reports this at
  * once, and the next transfer is not disturbed */
+/* AB-01, SM-07 */
 START_TEST(thousands_of_aborts_disturb_no_new_transfer)
 {
     enum { NUM_ABORTS = 4096 };

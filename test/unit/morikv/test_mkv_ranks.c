@@ -94,6 +94,7 @@ static const uint32_t sizes[][2] = {{4, 2}, {2, 4}, {4, 1}, {1, 4}, {2, 2},
 
 /* Loop index: sizes; WRITE, READ by gets, and READ by the owners' puts. Each byte of
  * the destinations moves once */
+/* ST-01, TP-01, TP-06, TP-07, TP-08, TS-06 */
 START_TEST(any_number_of_ranks_gives_to_any)
 {
     pair_set("READ_BY", (_i % 3 == 2) ? "push" : "get");
@@ -107,6 +108,7 @@ END_TEST
 
 /* Blocks of 8 tokens to blocks of 2, 4 to 16, equal sizes of blocks, of three layouts.
  * The last block is not full. Loop index: sizes of blocks; READ or WRITE; tokens */
+/* PL-07 */
 START_TEST(blocks_may_be_of_unequal_size)
 {
     static const uint32_t tokens[][2] = {{8, 2}, {2, 8}, {4, 8}, {4, 4}};
@@ -220,6 +222,7 @@ static void refused(const ranks_part_t *mine, const ranks_part_t *theirs,
     close_sets();
 }
 
+/* MD-02, TP-05 */
 START_TEST(what_cannot_be_cut_is_refused_with_its_numbers)
 {
     const ranks_part_t heads = {0, {0, 0}, 1, 8, 1, {8}, {4, 4}, 4, 0};
@@ -384,6 +387,7 @@ static mkv_status_t add(mkv_region_t *region)
 }
 
 /* A rank's unit must have the announced size, checked at once */
+/* MD-02, TP-05 */
 START_TEST(units_that_are_told_wrongly_are_refused)
 {
     mkv_region_t region = {.component = 1,
@@ -438,6 +442,7 @@ START_TEST(a_map_of_a_source_is_for_a_source)
 END_TEST
 
 /* Tokens on one side only */
+/* PL-07 */
 START_TEST(both_sides_count_tokens_or_none)
 {
     const ranks_part_t heads = {0, {0, 0}, 1, 8, 1, {8}, {4, 4}, 4, 0};

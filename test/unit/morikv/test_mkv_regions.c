@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+/* RG-06 */
 START_TEST(two_hundred_regions_of_one_allocation_are_one_registration)
 {
     static char memory[200 * 128];
@@ -28,6 +29,7 @@ START_TEST(two_hundred_regions_of_one_allocation_are_one_registration)
 }
 END_TEST
 
+/* RG-07 */
 START_TEST(same_memory_twice_is_one_registration)
 {
     static char memory[64];
@@ -157,6 +159,7 @@ END_TEST
 
 /* The hook returns an impossible range. Loop index: the region begins before the range,
  * or ends behind it */
+/* RG-04 */
 START_TEST(a_hook_that_names_other_memory_is_not_believed)
 {
     mkv_open_params_t params = {.size = sizeof(params), .mem_query = query_mem};
@@ -174,6 +177,7 @@ START_TEST(a_hook_that_names_other_memory_is_not_believed)
 }
 END_TEST
 
+/* RG-04 */
 START_TEST(bad_regions_are_refused_and_change_nothing)
 {
     static const mkv_status_t expected[12] = {
@@ -218,6 +222,7 @@ START_TEST(bad_regions_are_refused_and_change_nothing)
 }
 END_TEST
 
+/* RG-03 */
 START_TEST(failed_commit_registers_nothing)
 {
     static char memory[4 * 128];
@@ -242,6 +247,7 @@ END_TEST
 /* UCX fails to deregister one of two memories: the caller must not free it, and gets an
  * error. The regions are gone all the same, here and at the peer. Loop index: drop,
  * close */
+/* RG-03 */
 START_TEST(memory_that_stays_registered_is_told)
 {
     static char memory[2 * 128];

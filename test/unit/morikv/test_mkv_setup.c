@@ -16,6 +16,7 @@
 
 /* ---- Peers ----------------------------------------------------------------------- */
 
+/* MD-05 */
 START_TEST(hello_once_however_often_it_is_called)
 {
     uint8_t blob[4096];
@@ -239,6 +240,7 @@ START_TEST(a_late_goodbye_does_not_end_the_next_connection)
 }
 END_TEST
 
+/* OB-03, TR-04 */
 START_TEST(strict_mode_refuses_another_backend)
 {
     uint8_t blob[4096];
@@ -311,6 +313,7 @@ static mkv_peer_attr_t connect_kept(uint64_t far)
     return attr;
 }
 
+/* OB-03 */
 START_TEST(a_fallback_is_told_with_its_reason)
 {
     pair_set("BACKEND", "xgmi");
@@ -325,6 +328,7 @@ START_TEST(a_fallback_is_told_with_its_reason)
 END_TEST
 
 /* Loop index: the peer is on another host */
+/* OB-03 */
 START_TEST(auto_says_why_nothing_better)
 {
     mkv_peer_attr_t attr;
@@ -349,6 +353,7 @@ START_TEST(auto_says_why_nothing_better)
 }
 END_TEST
 
+/* OB-02 */
 START_TEST(one_line_says_what_carries_the_data)
 {
     const char *line = kept_lines[MKV_LOG_INFO];
@@ -482,6 +487,7 @@ static void open_for_map(unsigned index, const map_case_t *map_case)
     OK(mkv_regions_commit(pair_sides[index].ctx, NULL));
 }
 
+/* MD-10, MD-12 */
 START_TEST(every_difference_has_its_code_and_text)
 {
     uint8_t blob[4096];
@@ -503,6 +509,7 @@ START_TEST(every_difference_has_its_code_and_text)
 END_TEST
 
 /* A component that only one side has, a state for example, and marks as optional */
+/* MD-01, MD-10 */
 START_TEST(optional_regions_may_be_missing)
 {
     static char memory[2][64];
@@ -567,6 +574,7 @@ static mkv_xfer_t *open_on_map(mkv_ctx_t *ctx, mkv_map_t *const *map, mkv_role_t
 }
 
 /* The two sides have a state component, but this request has no state units */
+/* MD-01 */
 START_TEST(exposing_without_state_units_is_accepted)
 {
     static char state[2][64];
@@ -611,6 +619,7 @@ START_TEST(exposing_without_state_units_is_accepted)
 }
 END_TEST
 
+/* RG-03, RG-05 */
 START_TEST(dropped_regions_make_maps_stale)
 {
     mkv_map_attr_t attr = {.size = sizeof(attr)};
@@ -878,6 +887,7 @@ START_TEST(a_name_beyond_ascii_reaches_the_peer)
 }
 END_TEST
 
+/* OB-06 */
 START_TEST(dump_and_strings_cover_everything)
 {
     mkv_xfer_t *active, *passive;
@@ -954,6 +964,7 @@ static void count_option(void *arg, const char *line)
     num_options += (strncmp(line, "MORIKV_", 7) == 0);
 }
 
+/* CF-01 */
 START_TEST(a_context_dumps_every_option_as_it_was_set)
 {
     mkv_config_t *config;
@@ -994,6 +1005,7 @@ static unsigned count_descriptors(void)
 }
 
 /* Opened, with memory, connected, and closed */
+/* RG-02 */
 START_TEST(a_thousand_lives_leave_nothing)
 {
     unsigned limit = (getenv("MKV_UNDER_VALGRIND") != NULL) ? 50 : LIVES;

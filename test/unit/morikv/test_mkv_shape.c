@@ -259,6 +259,7 @@ static bool can(int row, uint32_t size)
 }
 
 /* Loop index: the row. Shapes that cannot be divided are reported as such */
+/* TP-01, TP-07 */
 START_TEST(every_rank_gets_its_part_of_the_tensor_once)
 {
     uint32_t num_sources, num_targets, num = 0;
@@ -281,6 +282,7 @@ END_TEST
 
 /* The elected one of several is near: the target's own rank where sizes are equal, the
  * first of its block of ranks, or the rank that it shares with others */
+/* TP-06, TP-08 */
 START_TEST(the_nearest_of_those_that_hold_the_same_is_elected)
 {
     mkv_shape_t source = {.outer = 1,
@@ -356,6 +358,7 @@ START_TEST(a_gap_is_seen)
 END_TEST
 
 /* Two heads on four ranks, eight ranks there: load is spread over all four */
+/* TP-06, TP-08 */
 START_TEST(copies_share_the_destinations)
 {
     mkv_shape_t source = {

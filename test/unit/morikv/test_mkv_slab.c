@@ -126,6 +126,7 @@ static void finish(void)
 }
 
 /* Loop index: the order of layers in memory */
+/* PL-09 */
 START_TEST(layers_side_by_side_are_one_piece_a_block)
 {
     static const uint32_t orders[3][LAYERS] = {
@@ -143,6 +144,7 @@ START_TEST(layers_side_by_side_are_one_piece_a_block)
 END_TEST
 
 /* The selected layers move, in one piece where they adjoin */
+/* PL-09 */
 START_TEST(a_part_of_the_layers_moves_alone)
 {
     static const uint32_t order[LAYERS] = {2, 5, 0, 1, 4, 3};

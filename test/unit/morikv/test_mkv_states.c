@@ -95,6 +95,7 @@ static mkv_status_t take_xfer(unsigned *state, unsigned event)
     return status;
 }
 
+/* SM-08 */
 START_TEST(every_event_of_a_transfer_has_its_place)
 {
     /* bound, posted, sealed, finished, fail, abort, quiet */

@@ -435,6 +435,7 @@ static unsigned stress_seconds(void)
 }
 
 /* Loop index: threads of the library's as well; half of the time is for each */
+/* TS-05 */
 START_TEST(threads_do_everything_at_once)
 {
     int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

@@ -82,6 +82,7 @@ static void open_with_many(unsigned index, uint32_t num, bool is_joined)
 }
 
 /* Loop index: one registration for all of them, or one each */
+/* RG-06 */
 START_TEST(a_hundred_thousand_regions_are_paired_and_dropped)
 {
     uint32_t num = mkv_test_rounds(NUM_REGIONS, 2000) / (_i ? 5 : 1), i;
@@ -135,6 +136,7 @@ END_TEST
 
 /* Registrations may overlap: an earlier and longer one covers bytes beyond a later one
  * that begins nearer */
+/* RG-06 */
 START_TEST(overlapping_registrations_are_searched_whole)
 {
     static char memory[4096];
@@ -164,6 +166,7 @@ END_TEST
 
 /* A correct library sends no such table. Loop index: the same name, the same id, a
  * different registration under an old id */
+/* RG-06 */
 START_TEST(a_table_that_repeats_is_refused)
 {
     mkv_wire_region_t regions[2];

@@ -2,6 +2,7 @@
 # Every text that a transfer may end with names the peer and the leg, unless it is the transfer's
 # own affair: all calls in the sources are looked at. The transfer itself is named by
 # mkv_xfer_fail() for all of them.
+# SM-05
 set -eu
 sources=$(dirname "$0")/../../../src
 work=$(mktemp -d)

@@ -62,6 +62,7 @@ static void finish(void)
 
 /* ---- What does not wait ---------------------------------------------------------- */
 
+/* CC-03 */
 START_TEST(a_poll_waits_for_no_progress)
 {
     mkv_event_t event;
@@ -137,6 +138,7 @@ START_TEST(asking_takes_twenty_microseconds_while_another_thread_reads)
 }
 END_TEST
 
+/* CC-03 */
 START_TEST(a_query_waits_for_no_progress)
 {
     mkv_xfer_attr_t attr = {.size = sizeof(attr)};
@@ -172,6 +174,7 @@ END_TEST
 
 /* Posts are made in their order when the lock is free, and the seal comes behind them
  */
+/* CC-01 */
 START_TEST(a_post_waits_for_no_progress)
 {
     mkv_sel_t sel = {.size = sizeof(sel), .fields = MKV_SEL_LAYERS};
@@ -207,6 +210,7 @@ START_TEST(a_post_waits_for_no_progress)
 END_TEST
 
 /* Loop index: a block that was not exposed; another map's plan; the passive side */
+/* CC-01 */
 START_TEST(a_bad_post_is_refused_at_once)
 {
     mkv_plan_t *other;
@@ -271,6 +275,7 @@ static int count_asking(void *arg)
 }
 
 /* Loop index: whether another thread is inside, which checks before it leaves */
+/* CC-01 */
 START_TEST(a_gate_is_asked_by_who_posts_or_is_inside)
 {
     asking_t asking = {.num = 0};
@@ -344,6 +349,7 @@ END_TEST
 
 /* Calls that complete inside take no credits; a round ends all the same. Loop index:
  * lists */
+/* CC-03 */
 START_TEST(a_round_has_an_end)
 {
     unsigned max = MKV_ROUND_COST / (_i ? 1 : MKV_CALL_COST), before, i;
@@ -383,6 +389,7 @@ START_TEST(a_round_has_an_end)
 END_TEST
 
 /* A peer accepts no more data; the two other peers are not delayed */
+/* CC-08 */
 START_TEST(a_stalled_peer_delays_no_other)
 {
     mkv_xfer_t *to[3], *at[3];
@@ -427,6 +434,7 @@ END_TEST
 
 /* Contexts share no lock, so threads that have one each do not wait for each other: two
  * are opened, connected, move blocks and are closed while a third one is inside UCX */
+/* CC-02 */
 START_TEST(a_context_waits_for_no_other)
 {
     mkv_xfer_t *to, *at;
@@ -566,6 +574,7 @@ static int close_in_gate(void *arg)
 }
 
 /* The close would wait for the end of its own thread. */
+/* CC-02 */
 START_TEST(a_callback_of_its_own_thread_cannot_close_a_context)
 {
     closing_t closing = {.caller = pthread_self(), .status = MKV_OK};
@@ -593,6 +602,7 @@ END_TEST
 /* A thread sleeps after each round that finds nothing, except while calls are in
  * flight, as the lane's next call waits for that thread. Loop index: 0 PROGRESS_SPIN is
  * 2000; 1 it is 0 (control); 2 one of four threads spins. */
+/* CF-04 */
 START_TEST(a_thread_goes_on_while_calls_are_in_flight)
 {
     int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -626,6 +636,7 @@ END_TEST
 
 /* Threads of both sides make progress, one queries, and this one posts layer by layer
  * and polls. Loop index: READ. Under ThreadSanitizer this finds races. */
+/* CC-02 */
 START_TEST(many_threads_at_once)
 {
     mkv_mode_t mode = _i ? MKV_READ : MKV_WRITE;

@@ -169,6 +169,7 @@ START_TEST(an_event_does_not_name_a_transfer_that_was_closed)
 END_TEST
 
 /* Loop index: a flush that waits for the puts, and one that need not */
+/* OB-01 */
 START_TEST(a_transfer_tells_when_it_did_what)
 {
     mkv_xfer_attr_t attr;
@@ -197,6 +198,7 @@ END_TEST
 
 /* An owner that puts for a reader reports times as well. The reader's last byte arrives
  * after the owner's flush */
+/* OB-01 */
 START_TEST(an_owner_tells_when_it_put)
 {
     mkv_xfer_attr_t attr;
@@ -269,6 +271,7 @@ static uint64_t sum_of(const uint64_t *buckets)
 }
 
 /* A late transfer among ten appears in the slowest tenth of the histogram */
+/* OB-07 */
 START_TEST(a_late_transfer_shows_in_the_histogram)
 {
     mkv_stats_t stats = {.size = sizeof(stats)};
@@ -295,6 +298,7 @@ START_TEST(a_late_transfer_shows_in_the_histogram)
 }
 END_TEST
 
+/* OB-07 */
 START_TEST(a_late_poll_shows_in_the_histogram)
 {
     mkv_event_t events[4];
@@ -346,6 +350,7 @@ static void ended(void *arg, mkv_status_t status)
 }
 
 /* Loop index: done; aborted here; aborted there. Before the event can be polled */
+/* OB-08 */
 START_TEST(a_stream_is_let_go_when_the_transfer_ends)
 {
     told_t told = {0};
@@ -400,6 +405,7 @@ static void keep_line(void *arg, mkv_log_level_t level, const char *text)
 }
 
 /* Loop index: the level below is the control */
+/* OB-04 */
 START_TEST(trace_tells_every_step)
 {
     static const char *const steps[] = {"exposed", "bound",   "posted", "moved",

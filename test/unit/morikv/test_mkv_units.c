@@ -265,6 +265,7 @@ START_TEST(a_read_takes_what_was_exposed_or_says_less)
 END_TEST
 
 /* A plan that is not checked here is still compared by the other side, at the end. */
+/* PL-03 */
 START_TEST(an_unchecked_plan_is_compared_by_the_other_side_alone)
 {
     static const uint32_t others[] = {20, 21, 22, 20};
@@ -282,6 +283,7 @@ START_TEST(an_unchecked_plan_is_compared_by_the_other_side_alone)
 END_TEST
 
 /* Loop index: the layer, of four, and then the control */
+/* PL-03 */
 START_TEST(one_layer_of_other_blocks_is_noticed)
 {
     static const uint32_t blocks[] = {4, 5, 6, 7}, others[] = {4, 5, 6, 4};
@@ -337,6 +339,7 @@ static const struct {
 
 /* The side that exposed compares how many and which have moved, whatever the other one
  * did to make sure */
+/* PL-03 */
 START_TEST(what_has_moved_is_compared_at_the_end)
 {
     mkv_plan_t *plan;

@@ -207,6 +207,7 @@ START_TEST(a_flipped_bit_is_refused)
 END_TEST
 
 /* The checksum is correct, so that the bodies are parsed */
+/* SM-03, WR-02 */
 START_TEST(any_bytes_are_survived)
 {
     int rounds = (getenv("MKV_UNDER_VALGRIND") != NULL) ? 20000 : 300000;
@@ -365,6 +366,7 @@ START_TEST(a_text_is_cut_to_its_room)
 }
 END_TEST
 
+/* MD-11, WR-01 */
 START_TEST(another_major_version_is_refused_as_such)
 {
     mkv_wbuf_t wbuf = encode(MKV_MSG_BIND);
@@ -377,6 +379,7 @@ START_TEST(another_major_version_is_refused_as_such)
 END_TEST
 
 /* Loop index: whether the message may be skipped. Its content is unknown. */
+/* SM-03, WR-01 */
 START_TEST(a_type_of_a_later_version_is_skipped_or_refused)
 {
     mkv_wbuf_t wbuf = encode(MKV_MSG_BIND);
@@ -394,6 +397,7 @@ START_TEST(a_type_of_a_later_version_is_skipped_or_refused)
 }
 END_TEST
 
+/* SM-03 */
 START_TEST(the_place_of_a_spoilt_message_can_be_told)
 {
     mkv_wbuf_t wbuf = encode(MKV_MSG_EXPOSE);
@@ -414,6 +418,7 @@ START_TEST(the_place_of_a_spoilt_message_can_be_told)
 END_TEST
 
 /* Items that a later version adds to FIN are skipped. Loop index: beside one of ours */
+/* WR-01 */
 START_TEST(items_of_a_later_version_in_fin_are_skipped)
 {
     mkv_msg_t msg = sample(MKV_MSG_FIN);
@@ -515,6 +520,7 @@ static mkv_wbuf_t encode_blob(int has_regions)
     return encode_info(&info);
 }
 
+/* MD-01, WR-01 */
 START_TEST(blobs_survive_the_way)
 {
     mkv_wbuf_t wbuf = encode_blob(_i);
@@ -562,6 +568,7 @@ static mkv_status_t decode_blob(const uint8_t *data, size_t length)
     return status;
 }
 
+/* MD-11 */
 START_TEST(cut_or_altered_blobs_are_refused)
 {
     mkv_wbuf_t wbuf = encode_blob(1);
@@ -679,6 +686,7 @@ START_TEST(shapes_are_of_all_regions)
 END_TEST
 
 /* Loop index: the item is marked as one that must be understood */
+/* MD-01, MD-11, WR-01 */
 START_TEST(items_of_a_later_version_are_skipped_unless_critical)
 {
     mkv_wbuf_t wbuf = encode_blob(1);
@@ -699,6 +707,7 @@ static void expect_refused(const mkv_blob_info_t *info)
 }
 
 /* A region outside its registration, units outside their region */
+/* MD-11 */
 START_TEST(lying_blobs_are_refused)
 {
     const mkv_blob_info_t info = sample_blob(1);

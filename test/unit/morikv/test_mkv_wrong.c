@@ -241,6 +241,7 @@ static void expect_unchanged(const mkv_xfer_t *xfer, const mkv_xfer_attr_t *befo
 }
 
 /* Loop index: state */
+/* SM-08 */
 START_TEST(every_call_on_a_transfer_in_every_state)
 {
     mkv_xfer_attr_t before;
@@ -268,6 +269,7 @@ START_TEST(every_call_on_a_transfer_in_every_state)
 END_TEST
 
 /* Loop index: state */
+/* SM-08 */
 START_TEST(what_is_never_right_changes_nothing)
 {
     mkv_xfer_attr_t before;
@@ -392,6 +394,7 @@ static void bring_peer_to(peer_state_t state)
 }
 
 /* Loop index: state */
+/* SM-08 */
 START_TEST(every_call_on_a_peer_in_every_state)
 {
     mkv_status_t status;
@@ -414,6 +417,7 @@ END_TEST
 
 /* Objects in use are not released: regions of a map, a map of a plan and a transfer, a
  * plan of a post, a peer of a transfer */
+/* SM-08 */
 START_TEST(what_is_in_use_stays)
 {
     mkv_region_id_t first = 1;

@@ -77,6 +77,7 @@ START_TEST(completes_in_every_order)
 END_TEST
 
 /* The flush begins while the puts run, and not before progress has started them */
+/* CN-01 */
 START_TEST(done_waits_for_the_last_completion)
 {
     both_t both;
@@ -102,6 +103,7 @@ START_TEST(done_waits_for_the_last_completion)
 }
 END_TEST
 
+/* CN-01 */
 START_TEST(done_waits_for_the_flush)
 {
     both_t both;
@@ -155,6 +157,7 @@ START_TEST(the_end_is_made_while_blocks_move)
 END_TEST
 
 /* Loop index: which piece fails; then the flush; then a list */
+/* AB-04, CN-02 */
 START_TEST(a_failed_piece_fails_both_sides)
 {
     static const unsigned kinds[] = {FAKE_UCP_PUT, FAKE_UCP_PUT, FAKE_UCP_FLUSH,
@@ -184,6 +187,7 @@ END_TEST
 
 /* A post must not wait, nor make more UCP calls than there are places. The test counts
  * calls; kv_more prints the time. */
+/* CC-01 */
 START_TEST(posts_to_a_stalled_peer_wait_for_nothing)
 {
     unsigned progress, posts;
@@ -214,6 +218,7 @@ START_TEST(posts_to_a_stalled_peer_wait_for_nothing)
 END_TEST
 
 /* Three at a time: one done, one failed, one that goes on */
+/* XF-05 */
 START_TEST(concurrent_transfers_can_each_be_asked)
 {
     static const mkv_status_t expected[] = {MKV_OK, MKV_ERR_GATE, MKV_INPROGRESS};
@@ -305,6 +310,7 @@ static both_t go_to_step(mkv_mode_t mode, int step)
 }
 
 /* Loop index: step, then READ, then the side that aborts, then READ by gets */
+/* AB-01 */
 START_TEST(abort_ends_quiet_from_every_step)
 {
     mkv_mode_t mode = (_i / NUM_STEPS) & 1 ? MKV_READ : MKV_WRITE;
@@ -345,6 +351,7 @@ START_TEST(abort_ends_quiet_from_every_step)
 END_TEST
 
 /* Loop index: step, then READ, then READ by gets */
+/* AB-04 */
 START_TEST(broken_connection_fails_every_step)
 {
     mkv_mode_t mode = (_i / NUM_STEPS) & 1 ? MKV_READ : MKV_WRITE;
@@ -382,6 +389,7 @@ static void pass_ms(uint64_t ms)
     pair_run();
 }
 
+/* AB-02 */
 START_TEST(bind_deadline_has_its_own_code)
 {
     mkv_xfer_t *active, *passive;
@@ -405,6 +413,7 @@ END_TEST
 
 /* The side whose deadline expires first notifies the other; both report the same code
  */
+/* AB-02 */
 START_TEST(xfer_and_release_deadlines_have_their_own_codes)
 {
     mkv_mode_t mode = _i ? MKV_READ : MKV_WRITE;
@@ -482,6 +491,7 @@ static void end_quarantine(both_t *both)
 }
 
 /* Cut meanwhile, it sees that, its puts come back, and it gives up its claim */
+/* AB-05 */
 START_TEST(stopped_peer_that_was_cut_is_quarantined_until_drained)
 {
     both_t both = quarantine();
@@ -503,6 +513,7 @@ START_TEST(stopped_peer_that_was_cut_is_quarantined_until_drained)
 END_TEST
 
 /* Loop index: by its handle, or, as that is closed, by the transfer */
+/* AB-05 */
 START_TEST(blocks_of_a_peer_declared_dead_are_free)
 {
     both_t both = quarantine();
@@ -521,6 +532,7 @@ START_TEST(blocks_of_a_peer_declared_dead_are_free)
 END_TEST
 
 /* A connection that is well is ended by it, and nothing else is quiet by it */
+/* AB-05 */
 START_TEST(declaring_a_living_peer_dead_ends_the_connection)
 {
     both_t both;
@@ -594,6 +606,7 @@ END_TEST
 
 /* ---- Ids, late and early messages ------------------------------------------------ */
 
+/* SM-01, SM-06 */
 START_TEST(an_id_is_used_a_thousand_times)
 {
     mkv_xfer_state_t expected;
@@ -622,6 +635,7 @@ START_TEST(an_id_is_used_a_thousand_times)
 }
 END_TEST
 
+/* SM-04 */
 START_TEST(expose_before_open_is_kept)
 {
     mkv_xfer_t *active, *passive;
@@ -720,6 +734,7 @@ END_TEST
 /* The writer gives up before it has heard of the reader, opens the same (id, epoch)
  * again, and writes, when its first word comes late: quiet is the second one's to give
  */
+/* SM-06 */
 START_TEST(a_former_writers_word_is_not_its_successors)
 {
     mkv_xfer_t *active, *passive;
@@ -866,6 +881,7 @@ START_TEST(sides_that_both_wait_for_blocks_are_told_at_once)
 }
 END_TEST
 
+/* SM-07 */
 START_TEST(early_store_is_bounded)
 {
     mkv_xfer_t *passive[5];
@@ -914,6 +930,7 @@ static void inject(mkv_msg_type_t type, uint64_t id, uint64_t from_nonce,
 }
 
 /* Loop index: message type; active or passive; DONE, FAILED or ABORTED before */
+/* SM-02 */
 START_TEST(no_message_changes_a_terminal_state)
 {
     mkv_msg_type_t type = (mkv_msg_type_t)_i;
@@ -960,6 +977,7 @@ START_TEST(no_message_changes_a_terminal_state)
 }
 END_TEST
 
+/* SM-01 */
 START_TEST(another_instance_is_not_touched)
 {
     mkv_msg_type_t type = (mkv_msg_type_t)_i;
@@ -1018,6 +1036,7 @@ START_TEST(what_waits_for_its_turn_is_bounded)
 }
 END_TEST
 
+/* SM-03, WR-02 */
 START_TEST(a_million_bad_messages_are_counted)
 {
     uint64_t state = 99;

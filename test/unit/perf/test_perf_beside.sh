@@ -1,5 +1,6 @@
 #!/bin/bash
 # Detection of a lane slower than UCX's own: by invented figures, not by time.
+# BM-03
 set -uo pipefail
 
 source=${srcdir:-$(cd "$(dirname "$0")/../../.." && pwd)}

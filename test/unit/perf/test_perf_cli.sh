@@ -1,5 +1,6 @@
 #!/bin/bash
 # mori_kv_perf as its users run it: whole runs with every byte checked, and bad input.
+# DO-11
 set -uo pipefail
 
 perf=$PWD/perf/kv_perf/mori_kv_perf

@@ -61,6 +61,7 @@ static void end(request_t *request)
     pair_teardown();
 }
 
+/* DO-11 */
 START_TEST(layer_by_layer_all_but_the_last_moves_beside_compute)
 {
     request_t request;
@@ -76,6 +77,7 @@ START_TEST(layer_by_layer_all_but_the_last_moves_beside_compute)
 }
 END_TEST
 
+/* DO-11 */
 START_TEST(at_once_nothing_moves_beside_compute)
 {
     request_t request;
@@ -92,6 +94,7 @@ START_TEST(at_once_nothing_moves_beside_compute)
 END_TEST
 
 /* Layers that take no time, or so little that no poll happened meanwhile */
+/* DO-11 */
 START_TEST(without_compute_there_is_nothing_to_be_beside)
 {
     request_t request;
@@ -105,6 +108,7 @@ START_TEST(without_compute_there_is_nothing_to_be_beside)
 END_TEST
 
 /* Blocks that the lane has not moved when the last layer ends are not counted. */
+/* DO-11 */
 START_TEST(what_a_slow_lane_moves_afterwards_is_not_beside)
 {
     request_t request;

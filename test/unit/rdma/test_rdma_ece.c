@@ -111,6 +111,7 @@ static const struct {
 
 #define NUM_DEVICES ((int)(sizeof(devices) / sizeof(devices[0])))
 
+/* RT-05 */
 START_TEST(both_sides_keep_to_what_both_devices_have)
 {
     setenv("UCX_MORI_RDMA_NUM_QPS", "2", 1);
@@ -127,6 +128,7 @@ static const struct {
     uint32_t options;
 } wishes[] = {{"auto", ECE_VERSION | 3}, {"inf", ECE_VERSION | 3}, {"0", 0}, {"1", 1}};
 
+/* RT-05 */
 START_TEST(option_says_what_is_offered)
 {
     setenv("UCX_MORI_RDMA_ECE", wishes[_i / 2].wish, 1);
@@ -138,6 +140,7 @@ START_TEST(option_says_what_is_offered)
 }
 END_TEST
 
+/* RT-05 */
 START_TEST(peer_that_sends_no_offer_gets_none)
 {
     open_with(ECE_VERSION | 3, ECE_VERSION | 3);
@@ -222,6 +225,7 @@ static int has_new_queue_pairs(void *arg)
 }
 
 /* Its queue pairs are queried anew: they may belong to a different device. */
+/* RT-05 */
 START_TEST(connection_made_anew_keeps_to_it)
 {
     const uint32_t both = ECE_VERSION | ((_i == 0) ? 1 : 2);

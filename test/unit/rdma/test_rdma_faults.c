@@ -278,6 +278,7 @@ START_TEST(idle_endpoint_with_a_fatal_queue_pair_is_told)
 }
 END_TEST
 
+/* TR-13, TS-11 */
 START_TEST(peer_that_vanishes_times_out)
 {
     setenv("UCX_MORI_RDMA_TIMEOUT", "1ms", 1);
@@ -330,6 +331,7 @@ START_TEST(short_outage_of_the_link_loses_nothing)
 }
 END_TEST
 
+/* TR-13 */
 START_TEST(link_that_stays_down_fails_every_endpoint)
 {
     setenv("UCX_MORI_RDMA_PORT_DOWN_TIMEOUT", "10ms", 1);

@@ -39,6 +39,7 @@ static uint64_t doorbells(const rig_conn_t *which, unsigned from)
 
 /* ---- queues ---- */
 
+/* CC-07 */
 START_TEST(full_queue_is_back_pressure_and_nothing_else)
 {
     const unsigned num = mkv_test_rounds(100000, 5000);
@@ -294,6 +295,7 @@ END_TEST
 
 /* Random sizes, both ways, both sides pausing at random: no message meets an empty
  * receive queue, none is lost, and the credits are all there in the end. */
+/* CC-07 */
 START_TEST(credits_add_up_whatever_happens)
 {
     const uint64_t num = mkv_test_rounds(20000, 1000);
@@ -335,6 +337,7 @@ END_TEST
 
 /* ---- doorbells and stripes ---- */
 
+/* CF-03, TR-06 */
 START_TEST(list_takes_one_doorbell_a_batch)
 {
     static const unsigned batches[] = {1, 16, 64};
@@ -379,6 +382,7 @@ START_TEST(neighbours_become_one_request)
 }
 END_TEST
 
+/* CF-02, TR-05 */
 START_TEST(stripes_are_even_in_bytes)
 {
     fake_verbs_stats_t stats;
@@ -429,6 +433,7 @@ static const device_row_t devices[] = {
     {"mlx5", "max_rd_atom=1,max_init_rd_atom=1"},
 };
 
+/* TR-12 */
 START_TEST(every_device_carries_everything)
 {
     rig_comp_t put, get, list;
@@ -478,6 +483,7 @@ START_TEST(every_device_carries_everything)
 }
 END_TEST
 
+/* RG-01 */
 START_TEST(region_larger_than_the_device_takes_is_split)
 {
     rig_comp_t comp;
@@ -512,6 +518,7 @@ static unsigned long vfs_number(const char *name)
     return strtoul(ucs_string_buffer_cstr(&buffer), NULL, 10);
 }
 
+/* CF-02 */
 START_TEST(user_sees_what_each_queue_pair_posted)
 {
     fake_verbs_stats_t stats;

@@ -226,6 +226,7 @@ static uint64_t num_sends(void)
 
 /* ---- tests ---- */
 
+/* FN-02 */
 START_TEST(consumer_on_every_gpu_sees_what_was_flushed)
 {
     unsigned gpu;
@@ -266,6 +267,7 @@ START_TEST(without_the_page_a_flush_does_not_get_to_the_gpu)
 END_TEST
 
 /* Block by block another GPU. */
+/* FN-02 */
 START_TEST(list_may_go_to_several_gpus)
 {
     unsigned i, gpus[BLOCKS];
@@ -294,6 +296,7 @@ static rdma_log_watch_t no_atomics = {UCS_LOG_LEVEL_WARN, "is registered without
                                       0};
 
 /* ionic and bnxt_re refuse it for atomics, which are off by default. */
+/* TR-12 */
 START_TEST(memory_refused_for_atomics_is_registered_without_them)
 {
     static const char *const devices[] = {"fake0:ionic,fake1:ionic",
@@ -497,6 +500,7 @@ static ucs_status_t register_on(unsigned gpu)
 /* Loop index: the first row is so where the kernel of this machine has all that it
  * takes
  */
+/* RT-02 */
 START_TEST(way_of_registration_follows_the_device)
 {
     static const struct {
@@ -678,6 +682,7 @@ static unsigned num_dmabufs(void)
 }
 
 /* Control: without the canary all data goes to a wrong place without an error. */
+/* RT-02 */
 START_TEST(wrong_offset_goes_unnoticed_without_the_canary)
 {
     setenv("HIPCPU_RULES", "dmabuf-offset", 1);
@@ -714,6 +719,7 @@ __attribute__((format(printf, 6, 0))) static ucs_log_func_rc_t count_warnings(
     return UCS_LOG_FUNC_RC_STOP;
 }
 
+/* RT-02 */
 START_TEST(canary_refuses_a_wrong_offset)
 {
     setenv("HIPCPU_RULES", "dmabuf-offset", 1);
@@ -750,6 +756,7 @@ START_TEST(canary_lets_a_right_offset_through)
 }
 END_TEST
 
+/* RT-02 */
 START_TEST(behind_a_wrong_offset_comes_the_other_way)
 {
     unsigned num;

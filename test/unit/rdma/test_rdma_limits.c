@@ -60,6 +60,7 @@ static ucs_status_t fit(void)
     return muct_rdma_limits_init(&config, &device, &port, &limits);
 }
 
+/* CF-06 */
 START_TEST(what_is_left_to_us_follows_the_family_of_the_device)
 {
     static const struct {
@@ -111,6 +112,7 @@ static void write_file(const char *path, const char *text)
     ck_assert_int_eq(system(command), 0);
 }
 
+/* CF-06 */
 START_TEST(bond_has_a_queue_pair_a_link)
 {
     static const struct {
@@ -140,6 +142,7 @@ START_TEST(bond_has_a_queue_pair_a_link)
 }
 END_TEST
 
+/* RT-02 */
 START_TEST(kernel_without_shared_memory_of_devices_is_known)
 {
     static const struct {
@@ -173,6 +176,7 @@ START_TEST(kernel_without_shared_memory_of_devices_is_known)
 }
 END_TEST
 
+/* RT-02 */
 START_TEST(way_to_gpu_memory_follows_device_kernel_and_release)
 {
     static const struct {
@@ -206,6 +210,7 @@ START_TEST(way_to_gpu_memory_follows_device_kernel_and_release)
 }
 END_TEST
 
+/* RT-02 */
 START_TEST(way_to_gpu_memory_may_be_forced)
 {
     static const struct {
@@ -251,6 +256,7 @@ START_TEST(wishes_are_met_where_the_device_can)
 }
 END_TEST
 
+/* CF-06 */
 START_TEST(wishes_beyond_the_device_are_clamped)
 {
     config.tx_depth = 100000;

@@ -190,6 +190,7 @@ static void register_more(void)
     }
 }
 
+/* RC-05 */
 START_TEST(transfer_ends_over_the_other_rail)
 {
     unsigned i;
@@ -207,6 +208,7 @@ START_TEST(transfer_ends_over_the_other_rail)
 END_TEST
 
 /* The event of the removal is still unread. */
+/* RC-05 */
 START_TEST(memory_is_registered_before_the_removal_is_told)
 {
     unsigned i;

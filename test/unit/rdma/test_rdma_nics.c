@@ -132,6 +132,7 @@ static void put_from(void *address, void *target, ucp_rkey_h rkey)
     ck_assert_int_eq(rig_ucp_wait(workers, ucp_ep_flush_nbx(ep, &none)), UCS_OK);
 }
 
+/* TR-14 */
 START_TEST(memory_of_a_gpu_goes_by_the_nic_near_it)
 {
     void *target = malloc(SIZE), *address, *key;

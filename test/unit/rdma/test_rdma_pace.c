@@ -93,6 +93,7 @@ static uint64_t num_datagrams_of_a(void)
 }
 
 /* Side B makes no progress, so datagrams for it stay unread. */
+/* RC-01 */
 START_TEST(offer_is_sent_again_after_twice_the_time)
 {
     static const unsigned expected[] = {5, 15, 35, 75, 155, 255, 355, 455};
@@ -132,6 +133,7 @@ static void break_datagrams(unsigned tries)
 }
 
 /* The first try is made when it broke. */
+/* RC-01 */
 START_TEST(queue_of_datagrams_is_tried_again_after_twice_the_time)
 {
     static const unsigned expected[] = {2, 6, 14, 30, 62, 126, 254};
@@ -165,6 +167,7 @@ static void sleep_until_woken(void)
 }
 
 /* No connection has broken, so no other event would wake the thread. */
+/* RC-01 */
 START_TEST(sleeper_is_woken_for_the_next_try)
 {
     uint32_t qp_num;

@@ -115,6 +115,7 @@ static unsigned num_queues(void)
 }
 
 /* Loop index: which side's, with one queue pair or with three */
+/* RC-07 */
 START_TEST(transfer_goes_on_by_another_queue)
 {
     start_with((_i < 2) ? "1" : "3");
@@ -134,6 +135,7 @@ START_TEST(transfer_goes_on_by_another_queue)
 }
 END_TEST
 
+/* RC-07 */
 START_TEST(queue_that_cannot_be_polled_is_replaced)
 {
     start_with("1");
@@ -145,6 +147,7 @@ START_TEST(queue_that_cannot_be_polled_is_replaced)
 }
 END_TEST
 
+/* RC-07 */
 START_TEST(queues_that_broke_are_not_kept)
 {
     unsigned before, i;
@@ -171,6 +174,7 @@ static int has_messages(void *arg)
 
 /* The second queue pair's queue breaks. The first one's queue holds messages, behind
  * more completions than one progress takes; their sender has already completed them. */
+/* RC-07 */
 START_TEST(queues_that_are_well_are_emptied_first)
 {
     unsigned i, num = NUM;
@@ -267,6 +271,7 @@ static void expect_silence(void)
  * when B's fails. Loop index: connected before or, with addresses of before,
  * afterwards.
  */
+/* RC-07 */
 START_TEST(peers_by_other_queues_are_told_where_datagrams_go)
 {
     address_t addresses[2];
@@ -323,6 +328,7 @@ END_TEST
 /* ---- what cannot be ---- */
 
 /* The sender's operation completed, and the message cannot be delivered any more. */
+/* RC-07 */
 START_TEST(message_that_went_with_the_queue_fails_the_endpoint)
 {
     start_with("1");
@@ -338,6 +344,7 @@ START_TEST(message_that_went_with_the_queue_fails_the_endpoint)
 }
 END_TEST
 
+/* RC-07 */
 START_TEST(device_without_another_queue_fails_its_endpoints)
 {
     rig_conn_t fresh;

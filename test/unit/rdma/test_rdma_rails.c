@@ -288,6 +288,7 @@ static void flush_put(void)
 }
 
 /* The page that a flush reads from has another key with each of the peer's devices. */
+/* RC-05 */
 START_TEST(flush_on_its_way_moves_again)
 {
     start_with("1");
@@ -324,6 +325,7 @@ static void put_own(void)
 
 /* A second registration of the same memory is made later. It is dropped while data is
  * in flight on the device to which its endpoint moved. */
+/* RC-05 */
 START_TEST(memory_that_moved_ends_with_its_own_registration)
 {
     ct_mem_t others;
@@ -346,6 +348,7 @@ END_TEST
 
 /* The memory is registered with the second device since its endpoint moved there; that
  * device is closed first. */
+/* RC-05 */
 START_TEST(device_may_be_closed_before_memory_that_moved_to_it)
 {
     fake_verbs_objects_t objects;
@@ -382,6 +385,7 @@ static int has_newer(void)
 }
 
 /* The first queue pair has moved from the second device to the third, the other not. */
+/* RC-05 */
 START_TEST(carrier_may_be_closed_when_half_of_an_endpoint_has_left_it)
 {
     const uint64_t limit = mkv_test_now_ms() + (uint64_t)mkv_test_limit_ms();
@@ -423,6 +427,7 @@ static void put_well(void)
 }
 
 /* The event of the removal is still unread. */
+/* RC-05 */
 START_TEST(post_that_a_removed_device_refuses_moves)
 {
     start_with("1");
@@ -449,6 +454,7 @@ static int is_first_called(unsigned arg)
 
 /* A post is refused and no event reports the reason. An earlier post on a different
  * endpoint never completes. */
+/* RC-05 */
 START_TEST(device_that_is_gone_untold_is_left_by_all)
 {
     uct_ep_h more[2] = {NULL, NULL}, *eps[2] = {&more[0], &more[1]};
@@ -472,6 +478,7 @@ END_TEST
 /* A device that is removed during the reconnection, or that has no queue pairs left,
  * behaves in this way. A retry with less inline data is not made: it would fail as
  * well. */
+/* RC-05 */
 START_TEST(device_that_makes_no_queue_pair_is_left)
 {
     start_with("1");
@@ -515,6 +522,7 @@ static int moves_within(unsigned ms)
 
 /* The peer never answers. The first one has a 32nd of the hundred seconds that there
  * are in all, and the last but one is not over before the end. */
+/* RC-05 */
 START_TEST(next_device_is_tried_after_twice_the_time)
 {
     static const unsigned expected[] = {3125, 9375, 21875, 46875, 96875};
@@ -568,6 +576,7 @@ static void give_up_datagrams(unsigned rail)
 }
 
 /* The second rail has no datagrams; the clock stands still, so no time limit ends. */
+/* RC-05 */
 START_TEST(rail_without_datagrams_is_not_chosen)
 {
     start_with("1");
@@ -582,6 +591,7 @@ START_TEST(rail_without_datagrams_is_not_chosen)
 END_TEST
 
 /* Its own has none. */
+/* RC-05 */
 START_TEST(rail_without_datagrams_is_left)
 {
     start_with("1");
@@ -594,6 +604,7 @@ START_TEST(rail_without_datagrams_is_left)
 END_TEST
 
 /* Datagrams are given up after the connection has broken. */
+/* RC-05 */
 START_TEST(rail_whose_datagrams_are_given_up_is_left)
 {
     start_with("1");
@@ -675,6 +686,7 @@ static void move_and_break_queue(bool is_later)
  * the first one to ask by, and A has no reason to look for B. Loop index: whether it
  * went before that.
  */
+/* RC-07 */
 START_TEST(moved_endpoints_peer_knows_where_datagrams_go)
 {
     setenv("UCX_MORI_RDMA_TIMEOUT", "16ms", 1);

@@ -68,6 +68,7 @@ static int is_reachable(char *why, size_t size)
     return uct_iface_is_reachable_v2(rig.side[0].iface, &params);
 }
 
+/* RT-01 */
 START_TEST(peer_without_a_route_is_not_reached)
 {
     static const struct {
@@ -89,6 +90,7 @@ START_TEST(peer_without_a_route_is_not_reached)
 }
 END_TEST
 
+/* RT-01 */
 START_TEST(address_of_another_namespace_is_the_last_choice)
 {
     uint8_t address[64];
@@ -107,6 +109,7 @@ START_TEST(address_of_another_namespace_is_the_last_choice)
 END_TEST
 
 /* A container's interface has the name of the NIC's, and another number. */
+/* RT-01 */
 START_TEST(interface_of_that_name_may_be_another_one)
 {
     uint8_t address[64];
@@ -130,6 +133,7 @@ END_TEST
 
 /* A connection made through the old GID index is made anew through the new one. Loop
  * index 1: datagrams used the old index before. */
+/* RT-01 */
 START_TEST(address_that_moved_is_found_again)
 {
     uint8_t before[64] = {0}, after[64] = {0};
@@ -217,6 +221,7 @@ static uint64_t num_bytes(const char *device)
 }
 
 /* Loop index 1 is the control: the route is not looked up, and the port is used. */
+/* RT-01 */
 START_TEST(another_transport_is_taken_where_no_route_leads)
 {
     const ucp_request_param_t none = {0};

@@ -133,6 +133,7 @@ static const fault_t faults[] = {fail_in_the_middle, lose_all, lose_acks, fatal,
                                  fatal_at_the_peer};
 #define NUM_FAULTS ((int)(sizeof(faults) / sizeof(faults[0])))
 
+/* RC-01 */
 START_TEST(transfer_goes_on_over_a_new_connection)
 {
     start_with((_i < NUM_FAULTS) ? "1" : "3");
@@ -295,6 +296,7 @@ static void send_all(unsigned from, unsigned num, size_t length)
     }
 }
 
+/* RC-01 */
 START_TEST(messages_arrive_once)
 {
     start();
@@ -308,6 +310,7 @@ START_TEST(messages_arrive_once)
 END_TEST
 
 /* The peer took them before it knew that the connection broke, or only afterwards. */
+/* RC-01 */
 START_TEST(messages_that_arrived_unanswered_are_not_sent_again)
 {
     start();
@@ -323,6 +326,7 @@ START_TEST(messages_that_arrived_unanswered_are_not_sent_again)
 }
 END_TEST
 
+/* RC-01 */
 START_TEST(both_directions_at_once)
 {
     unsigned i;
@@ -384,6 +388,7 @@ START_TEST(messages_in_the_queue_of_a_broken_connection_are_taken)
 END_TEST
 
 /* The message arrived, so the peer may have changed the written memory by now. */
+/* RC-02 */
 START_TEST(write_before_a_message_that_arrived_is_not_repeated)
 {
     start();
@@ -415,6 +420,7 @@ static void expect_failure(ucs_status_t status)
     finish();
 }
 
+/* RC-02 */
 START_TEST(atomic_that_may_have_been_done_fails_the_endpoint)
 {
     uint64_t result = 0, *there;
@@ -438,6 +444,7 @@ START_TEST(atomic_that_may_have_been_done_fails_the_endpoint)
 END_TEST
 
 /* The put may write the flag that a program polls. */
+/* RC-02 */
 START_TEST(put_behind_a_fence_fails_the_endpoint)
 {
     rig_comp_t comp;
@@ -456,6 +463,7 @@ START_TEST(put_behind_a_fence_fails_the_endpoint)
 END_TEST
 
 /* Loop index 1: earlier successful operations make no difference. */
+/* RC-02 */
 START_TEST(what_never_gets_through_fails_after_some_tries)
 {
     unsigned i;
@@ -514,6 +522,7 @@ START_TEST(failed_endpoint_tells_its_idle_peer)
 }
 END_TEST
 
+/* RC-02 */
 START_TEST(destroyed_peer_is_told_of_at_once)
 {
     setenv("UCX_MORI_RDMA_RECOVERY_TIMEOUT", "1000s", 1);
@@ -528,6 +537,7 @@ START_TEST(destroyed_peer_is_told_of_at_once)
 }
 END_TEST
 
+/* RC-02 */
 START_TEST(silent_peer_fails_when_the_time_is_over)
 {
     setenv("UCX_MORI_RDMA_RECOVERY_TIMEOUT", "50ms", 1);
@@ -641,6 +651,7 @@ START_TEST(answer_that_was_lost_is_given_again)
 END_TEST
 
 /* The kernel may have to query the broken network to make an address handle. */
+/* RC-01 */
 START_TEST(address_handles_are_there_when_a_connection_breaks)
 {
     start();
@@ -656,6 +667,7 @@ START_TEST(address_handles_are_there_when_a_connection_breaks)
 END_TEST
 
 /* The queue pair of datagrams is in error itself, as ours or as the peer's. */
+/* RC-01 */
 START_TEST(queue_of_datagrams_that_broke_begins_again)
 {
     setenv("UCX_MORI_RDMA_RECOVERY_TIMEOUT", "20s", 1);
@@ -693,6 +705,7 @@ static void break_datagrams(unsigned tries)
     fake_verbs_fail_call("ibv_modify_qp", 1, tries, EIO);
 }
 
+/* RC-01 */
 START_TEST(queue_of_datagrams_that_cannot_begin_again_is_asked_again)
 {
     setenv("UCX_MORI_RDMA_RECOVERY_TIMEOUT", "20s", 1);

@@ -75,6 +75,7 @@ START_TEST(what_is_not_known_may_be_reached)
 }
 END_TEST
 
+/* RT-01 */
 START_TEST(kernel_tells_the_routes_of_an_interface)
 {
     const uint8_t own[16] = IPV4(127, 0, 0, 1), other[16] = IPV4(127, 7, 8, 9);

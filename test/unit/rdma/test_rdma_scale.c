@@ -74,6 +74,7 @@ static void put_to_all(void)
 }
 
 /* Loop index: by two queue pairs, by one, and by one of the user's depth */
+/* RT-03 */
 START_TEST(thousand_peers_are_not_too_many)
 {
     static const row_t rows[] = {{"fake0:ionic,fake1:ionic", NULL, 64, 32},

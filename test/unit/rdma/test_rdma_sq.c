@@ -302,6 +302,7 @@ END_TEST
 
 /* Round the ring of entries more than once, with something on its way at every place.
  */
+/* RC-01 */
 START_TEST(what_has_not_ended_is_posted_again)
 {
     struct ibv_qp other = {.context = &context};
@@ -373,6 +374,7 @@ static void expect_known(uint32_t index)
 }
 
 /* Loop index: where in the ring it happens */
+/* RT-03 */
 START_TEST(places_come_with_use_and_keep_what_is_there)
 {
     const uint32_t places = sq.mask;

@@ -94,6 +94,7 @@ static void expect_no_errors(void)
     ck_assert_uint_eq(rig.side[1].events.num_ep_errors, 0);
 }
 
+/* RT-03 */
 START_TEST(connections_that_break_together_are_made_anew_in_steps)
 {
     const uint64_t limit = mkv_test_now_ms() + (uint64_t)mkv_test_limit_ms();
@@ -119,6 +120,7 @@ static bool is_in_use(const rig_conn_t *conn, unsigned at)
     return fake_verbs_qp_state(conn->qp_nums[at][1]) == IBV_QPS_RTS;
 }
 
+/* RT-03 */
 START_TEST(nobody_sleeps_before_the_next_step)
 {
     start();
@@ -137,6 +139,7 @@ END_TEST
 
 /* All are broken on one side, and the last of them on the other, too, which is through
  * with it. */
+/* RT-03 */
 START_TEST(whose_peer_is_waiting_goes_first)
 {
     unsigned i;
@@ -231,6 +234,7 @@ static void finish_stock(unsigned num)
     rig_close(&rig);
 }
 
+/* RT-03 */
 START_TEST(next_endpoints_are_made_ahead_in_steps)
 {
     uint64_t before;
@@ -255,6 +259,7 @@ START_TEST(next_endpoints_are_made_ahead_in_steps)
 }
 END_TEST
 
+/* RT-03 */
 START_TEST(endpoints_ahead_go_with_their_users)
 {
     unsigned i;
@@ -271,6 +276,7 @@ START_TEST(endpoints_ahead_go_with_their_users)
 }
 END_TEST
 
+/* RT-03 */
 START_TEST(few_peers_have_none_ahead)
 {
     unsigned i;
@@ -287,6 +293,7 @@ START_TEST(few_peers_have_none_ahead)
 }
 END_TEST
 
+/* RT-03 */
 START_TEST(endpoint_ahead_that_fails_is_nobodys_error)
 {
     uint32_t nums[64];
@@ -309,6 +316,7 @@ START_TEST(endpoint_ahead_that_fails_is_nobodys_error)
 }
 END_TEST
 
+/* RT-03 */
 START_TEST(none_is_left_of_a_completion_queue_that_broke)
 {
     uint32_t nums[64];
@@ -324,6 +332,7 @@ START_TEST(none_is_left_of_a_completion_queue_that_broke)
 }
 END_TEST
 
+/* RT-03 */
 START_TEST(device_that_has_no_more_is_not_asked_again)
 {
     uint64_t before;

@@ -99,6 +99,7 @@ static void put_and_get(void)
 }
 
 /* Loop index 1 is the control: at a lower level the tracer is not called. */
+/* RT-04 */
 START_TEST(each_operation_and_message_is_told_at_level_data)
 {
     const unsigned num = (_i == 0) ? 3 : 0;

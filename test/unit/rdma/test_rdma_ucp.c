@@ -203,6 +203,7 @@ static int is_seen(unsigned gpu, size_t length)
     return memcmp(gpus[gpu], source, length) == 0;
 }
 
+/* FN-02 */
 START_TEST(gpu_sees_what_the_application_was_told_of)
 {
     static const size_t lengths[] = {64, 4096, SIZE};

@@ -188,6 +188,7 @@ static size_t length_at(size_t offset)
     return (total - offset < MESSAGE) ? total - offset : MESSAGE;
 }
 
+/* RC-03 */
 START_TEST(tags_nobody_waits_for_are_kept)
 {
     const ucp_request_param_t send = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK,
@@ -239,6 +240,7 @@ static void receive_stream(void)
     ck_assert_int_eq(memcmp(source, target, total), 0);
 }
 
+/* RC-03 */
 START_TEST(stream_nobody_reads_is_kept)
 {
     start();
@@ -281,6 +283,7 @@ static void send_kept(unsigned from, size_t number)
 }
 
 /* Lengths of 0 to 8000 bytes in an order of no pattern. */
+/* RC-03 */
 START_TEST(messages_the_application_keeps_stop_nobody)
 {
     size_t i, at, length;

@@ -64,6 +64,7 @@ START_TEST(servers_listen_on_a_kept_port)
 }
 END_TEST
 
+/* TS-13 */
 START_TEST(a_kept_port_is_not_given_to_others)
 {
     enum { NUM = 64 };

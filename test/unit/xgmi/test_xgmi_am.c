@@ -678,6 +678,7 @@ START_TEST(messages_are_carried_unless_told_not_to)
 END_TEST
 
 /* A file that is longer would be a signal. */
+/* XP-02 */
 START_TEST(limit_of_files_leaves_messages_to_others)
 {
     const uint64_t most = muct_xgmi_box_size() - 1;

@@ -178,6 +178,7 @@ static void expect_closed(void)
 
 /* Any caller may detect the death, not only progress; it must release the peer's
  * memory. */
+/* XM-05 */
 START_TEST(memory_of_the_dead_goes_with_the_endpoint)
 {
     peer_t peer;
@@ -209,6 +210,7 @@ END_TEST
 
 /* Memory kept longer would stay mapped if the peer dies later, which no endpoint here
  * would detect. */
+/* XM-05 */
 START_TEST(memory_goes_with_the_last_endpoint)
 {
     uct_ep_h first;
@@ -231,6 +233,7 @@ START_TEST(memory_goes_with_the_last_endpoint)
 END_TEST
 
 /* Parent and child share one set of files to watch. */
+/* XM-06 */
 START_TEST(endpoint_that_a_forked_child_destroys_is_watched_on)
 {
     peer_t peer;

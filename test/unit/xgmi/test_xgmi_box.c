@@ -139,6 +139,7 @@ START_TEST(a_box_without_its_bell_is_no_box)
 END_TEST
 
 /* The receiver exists: no warning is logged. */
+/* XM-06 */
 START_TEST(a_process_that_can_open_no_more_is_told)
 {
     muct_xgmi_outbox_t *outbox;
@@ -213,6 +214,7 @@ START_TEST(messages_that_cannot_be_received_say_why)
 }
 END_TEST
 
+/* XM-06 */
 START_TEST(an_inbox_that_ends_leaves_nothing)
 {
     unsigned fds, mapped;
@@ -245,6 +247,7 @@ START_TEST(an_inbox_that_is_there_is_not_made_twice)
 END_TEST
 
 /* Memory that is not there would be a signal with the first byte that is written. */
+/* XM-06 */
 START_TEST(no_room_for_a_box_is_told)
 {
     unsigned fds;
@@ -262,6 +265,7 @@ START_TEST(no_room_for_a_box_is_told)
 END_TEST
 
 /* Files of a page, of a box and of a ring */
+/* XM-06 */
 START_TEST(a_signal_is_not_taken_for_a_full_folder)
 {
     muct_xgmi_outbox_t *outbox;
@@ -284,6 +288,7 @@ END_TEST
 
 /* The first senders and their receiver have room reserved, so a file system that fills
  * up later does not affect them. */
+/* XM-06 */
 START_TEST(the_first_senders_find_room_in_a_full_folder)
 {
     muct_xgmi_outbox_t *boxes[FIRST];
@@ -302,6 +307,7 @@ START_TEST(the_first_senders_find_room_in_a_full_folder)
 }
 END_TEST
 
+/* XM-06 */
 START_TEST(no_room_for_a_ring_is_told)
 {
     muct_xgmi_outbox_t *boxes[FIRST], *outbox;
@@ -334,6 +340,7 @@ END_TEST
 
 /* The sender's ring, which the receiver need not have. The warning comes at once, and
  * names a file other than the ring that would be the signal. */
+/* XP-02 */
 START_TEST(limit_of_files_is_told_to_a_sender)
 {
     unsigned fds = num_open(), mapped = num_mapped();
@@ -369,6 +376,7 @@ static void in_child(void (*call)(muct_xgmi_outbox_t *outbox),
     ck_assert_int_eq(status, 0);
 }
 
+/* XM-06 */
 START_TEST(a_forked_child_gives_no_place_back)
 {
     muct_xgmi_outbox_t *outbox = open_as(self.owner), *second;
@@ -396,6 +404,7 @@ static void destroy_inbox(muct_xgmi_outbox_t *outbox)
     }
 }
 
+/* XM-06 */
 START_TEST(a_forked_child_withdraws_no_inbox)
 {
     muct_xgmi_outbox_t *outbox;

@@ -165,6 +165,7 @@ END_TEST
 
 /* Resources of copies exist before the first copy, when memory was registered before
  * that. */
+/* CC-06 */
 START_TEST(first_copy_allocates_nothing)
 {
     static const char *const functions[] = {"hipMalloc", "hipHostMalloc",
@@ -212,6 +213,7 @@ START_TEST(flush_waits_for_its_own_endpoints_copies)
 END_TEST
 
 /* The error may be of the question alone, while the copy runs on. */
+/* XP-04 */
 START_TEST(copy_that_cannot_be_asked_of_is_waited_for)
 {
     unsigned long waits;

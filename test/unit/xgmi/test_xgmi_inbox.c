@@ -44,6 +44,7 @@ static bool is_rung(int fd)
 
 /* ---- senders ---- */
 
+/* XM-02 */
 START_TEST(each_sender_keeps_its_order_and_has_its_turn)
 {
     muct_xgmi_outbox_t *first = open_as(self.owner), *second = open_as(self.owner);
@@ -67,6 +68,7 @@ START_TEST(each_sender_keeps_its_order_and_has_its_turn)
 END_TEST
 
 /* Whichever of both is looked at first */
+/* XM-02 */
 START_TEST(one_that_floods_leaves_the_other_its_turn)
 {
     muct_xgmi_outbox_t *boxes[2] = {open_as(self.owner), open_as(self.owner)};
@@ -89,6 +91,7 @@ START_TEST(one_that_floods_leaves_the_other_its_turn)
 END_TEST
 
 /* A call looks at some of them; the next call continues after those. */
+/* XM-02 */
 START_TEST(many_senders_are_all_heard)
 {
     muct_xgmi_outbox_t *boxes[NUM_SENDERS];
@@ -147,6 +150,7 @@ END_TEST
 
 /* ---- places ---- */
 
+/* XM-05 */
 START_TEST(what_was_sent_before_the_end_is_received)
 {
     muct_xgmi_outbox_t *first = open_as(self.owner), *second;
@@ -173,6 +177,7 @@ START_TEST(what_was_sent_before_the_end_is_received)
 }
 END_TEST
 
+/* XM-05 */
 START_TEST(a_living_sender_keeps_its_place)
 {
     muct_xgmi_outbox_t *first = open_as(self.owner), *second = open_as(self.owner);
@@ -185,6 +190,7 @@ START_TEST(a_living_sender_keeps_its_place)
 END_TEST
 
 /* A process that was killed gives nothing back. */
+/* XM-05 */
 START_TEST(the_place_of_a_dead_sender_is_taken_when_it_was_read)
 {
     muct_xgmi_outbox_t *gone = open_as(dead()), *second, *third;
@@ -208,6 +214,7 @@ START_TEST(the_place_of_a_dead_sender_is_taken_when_it_was_read)
 }
 END_TEST
 
+/* XM-02 */
 START_TEST(places_are_used_again)
 {
     unsigned fds = num_open(), mapped = num_mapped(), i;
@@ -226,6 +233,7 @@ START_TEST(places_are_used_again)
 }
 END_TEST
 
+/* XM-02 */
 START_TEST(places_have_an_end)
 {
     unsigned fds = num_open(), mapped = num_mapped(), i;
@@ -251,6 +259,7 @@ START_TEST(places_have_an_end)
 END_TEST
 
 /* A number that another process wrote; beyond the last place is a ring. */
+/* XM-04 */
 START_TEST(places_that_cannot_be_are_not_looked_at)
 {
     muct_xgmi_outbox_t *outbox = open_as(self.owner);
@@ -303,6 +312,7 @@ static void take_at_once(pthread_barrier_t *all)
     }
 }
 
+/* XM-02 */
 START_TEST(senders_that_come_at_once_have_places_of_their_own)
 {
     unsigned num = mkv_test_rounds(NUM_TAKES, NUM_TAKES / 10), i;
@@ -325,6 +335,7 @@ static void write_nonsense(muct_xgmi_outbox_t *outbox, uint64_t position)
     memset(outbox->ring.bytes + (position % MUCT_XGMI_RING_SIZE), 0xff, 8);
 }
 
+/* XM-04 */
 START_TEST(who_writes_nonsense_is_heard_no_more)
 {
     muct_xgmi_outbox_t *bad = open_as(self.owner), *good = open_as(self.owner);
@@ -368,6 +379,7 @@ static size_t bytes_mapped(void)
 }
 
 /* All that is mapped takes room in a process that locks its memory. */
+/* XM-06 */
 START_TEST(what_no_sender_has_is_not_mapped)
 {
     const size_t first = (size_t)muct_xgmi_box_offset(FIRST);
@@ -399,6 +411,7 @@ START_TEST(what_no_sender_has_is_not_mapped)
 END_TEST
 
 /* The sender finds out. A file that is no ring stands for missing address space. */
+/* XM-06 */
 START_TEST(ring_that_cannot_be_mapped_is_not_heard)
 {
     muct_xgmi_outbox_t *boxes[FIRST + 1];
@@ -425,6 +438,7 @@ START_TEST(ring_that_cannot_be_mapped_is_not_heard)
 END_TEST
 
 /* The state is set ahead of its first message */
+/* XM-04 */
 START_TEST(who_begins_where_no_message_can_is_not_heard)
 {
     muct_xgmi_box_place_t *place = &inbox->box->places[MUCT_XGMI_BOX_RINGS - 1];
@@ -443,6 +457,7 @@ START_TEST(who_begins_where_no_message_can_is_not_heard)
 END_TEST
 
 /* The next sender in this place would be ignored as well. */
+/* XM-04 */
 START_TEST(the_place_of_who_wrote_nonsense_is_not_taken)
 {
     muct_xgmi_outbox_t *outbox = open_as(self.owner);
@@ -465,6 +480,7 @@ END_TEST
 
 /* ---- bells ---- */
 
+/* XM-03 */
 START_TEST(a_message_after_arming_rings_the_bell)
 {
     muct_xgmi_outbox_t *outbox = open_as(self.owner);
@@ -589,6 +605,7 @@ static bool want_room(muct_xgmi_inbox_t *mine, muct_xgmi_outbox_t *outbox)
     return !muct_xgmi_ring_want_room(&outbox->ring, MUCH);
 }
 
+/* XM-03 */
 START_TEST(who_waits_for_room_is_rung)
 {
     muct_xgmi_inbox_t *mine = create_sender();
@@ -616,6 +633,7 @@ START_TEST(who_waits_for_room_is_rung)
 END_TEST
 
 /* The receiver may be as quick as that: to arm is to forget nothing. */
+/* XM-03 */
 START_TEST(room_that_comes_before_the_arming_wakes)
 {
     muct_xgmi_inbox_t *mine = create_sender();
@@ -632,6 +650,7 @@ START_TEST(room_that_comes_before_the_arming_wakes)
 END_TEST
 
 /* There will be no room; it finds out why when it looks. */
+/* XM-04 */
 START_TEST(who_waits_for_room_and_is_heard_no_more_is_rung)
 {
     muct_xgmi_inbox_t *mine = create_sender();
@@ -650,6 +669,7 @@ START_TEST(who_waits_for_room_and_is_heard_no_more_is_rung)
 END_TEST
 
 /* Its bell is not there any more; other senders do not notice. */
+/* XM-05 */
 START_TEST(who_waits_for_room_and_ends_is_no_error)
 {
     muct_xgmi_outbox_t *outbox = open_as(self.owner);
@@ -710,6 +730,7 @@ static void expect_next(void *arg, const muct_xgmi_ring_message_t *message)
     ++*(uint64_t *)arg;
 }
 
+/* XM-03 */
 START_TEST(both_sides_sleep_and_are_woken)
 {
     unsigned num = num_sleeps();

@@ -145,6 +145,7 @@ END_TEST
 
 /* The stale mapping is still cached; the runtime refuses to open a handle that overlaps
  * it. */
+/* XP-03 */
 START_TEST(memory_of_another_size_at_the_same_place_is_mapped)
 {
     const muct_xgmi_region_t *region = get(0), *other = get(1);
@@ -170,6 +171,7 @@ END_TEST
 
 /* The mapping stays as long as a copy uses memory that its owner has freed, and no
  * longer. */
+/* XP-03 */
 START_TEST(memory_that_overlaps_what_is_in_use_is_mapped_behind_it)
 {
     const muct_xgmi_region_t *busy = get(0), *region;

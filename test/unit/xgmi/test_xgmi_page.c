@@ -387,6 +387,7 @@ static pid_t lock_file(const char *path)
 }
 
 /* Whichever file the folder names first: a box may come when its page is gone. */
+/* XM-06 */
 START_TEST(what_killed_processes_left_is_removed)
 {
     const unsigned none = mkv_test_num_files(dir);
@@ -408,6 +409,7 @@ START_TEST(what_killed_processes_left_is_removed)
 }
 END_TEST
 
+/* XM-06 */
 START_TEST(what_a_living_process_has_stays)
 {
     const unsigned none = mkv_test_num_files(dir);
@@ -427,6 +429,7 @@ START_TEST(what_a_living_process_has_stays)
 END_TEST
 
 /* A page that cannot be inspected, and files of other programs */
+/* XM-06 */
 START_TEST(what_may_be_somebodys_stays)
 {
     static const char *const names[] = {"ucx-mori.000000000000000f.new",
@@ -474,6 +477,7 @@ static void kill_myself(void)
 static meanwhile_t *const steps[] = {&before_open, &before_lock, &behind_lock};
 
 /* Loop index: at which step */
+/* XM-06 */
 START_TEST(page_of_one_killed_while_it_made_it_is_removed)
 {
     const unsigned none = mkv_test_num_files(dir);
@@ -496,6 +500,7 @@ START_TEST(page_of_one_killed_while_it_made_it_is_removed)
 END_TEST
 
 /* The owner's page decides, as for boxes and bells */
+/* XM-06 */
 START_TEST(new_file_of_one_that_lives_stays)
 {
     char name[64];
@@ -526,6 +531,7 @@ static void sweep(void)
 }
 
 /* Act like another process at its start */
+/* XM-06 */
 START_TEST(page_that_is_locked_is_not_swept)
 {
     const unsigned none = mkv_test_num_files(dir);
@@ -542,6 +548,7 @@ START_TEST(page_that_is_locked_is_not_swept)
 END_TEST
 
 /* An unlocked page looks like one of a dead process. Loop index: at which step */
+/* XM-06 */
 START_TEST(page_that_was_swept_is_made_anew)
 {
     const unsigned none = mkv_test_num_files(dir);
@@ -588,6 +595,7 @@ static void hold_new(void)
 }
 
 /* The owner of the name is not known then: the page is left to the sweeper. */
+/* XM-06 */
 START_TEST(page_that_is_being_swept_is_left)
 {
     sweeper = 0;
@@ -614,6 +622,7 @@ static void allow_files(rlim_t num)
 }
 
 /* Its copies may run: memory under them is not to be given away. */
+/* XP-01 */
 START_TEST(who_cannot_be_looked_at_uses_what_it_used)
 {
     uint32_t slot, generation;
@@ -649,6 +658,7 @@ START_TEST(who_cannot_be_looked_at_uses_what_it_used)
 END_TEST
 
 /* Its first byte would be a signal. */
+/* XP-02 */
 START_TEST(a_page_longer_than_files_may_be_is_told)
 {
     const unsigned none = mkv_test_num_files(dir);
@@ -666,6 +676,7 @@ START_TEST(a_page_longer_than_files_may_be_is_told)
 END_TEST
 
 /* Its page is right; the test changes this copy. */
+/* XP-01 */
 START_TEST(who_has_no_descriptor_left_is_told_so)
 {
     muct_xgmi_peer_t *peer;
@@ -692,6 +703,7 @@ END_TEST
 
 /* The kernel does so if it lacks memory for the answer (ENOMEM); here the file was
  * opened in a way that has no locks. */
+/* XP-01 */
 START_TEST(a_lock_that_cannot_be_asked_for_says_nothing)
 {
     char path[512];
@@ -708,6 +720,7 @@ START_TEST(a_lock_that_cannot_be_asked_for_says_nothing)
 END_TEST
 
 /* All places among the users of a peer belong to other processes */
+/* XP-01 */
 START_TEST(who_cannot_be_looked_at_keeps_its_place)
 {
     pid_t peers_pid, users_pid;

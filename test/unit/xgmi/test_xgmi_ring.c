@@ -112,6 +112,7 @@ static unsigned fill(size_t length)
     return count;
 }
 
+/* XM-01 */
 START_TEST(messages_of_every_length_come_in_order)
 {
     const size_t step = mkv_test_rounds(1, 61);
@@ -132,6 +133,7 @@ START_TEST(messages_of_every_length_come_in_order)
 END_TEST
 
 /* Each start position, with the longest messages that a sender may send */
+/* XM-01 */
 START_TEST(one_always_comes_to_fit)
 {
     uint64_t start;
@@ -175,6 +177,7 @@ START_TEST(a_message_takes_what_it_has_and_not_what_was_reserved)
 END_TEST
 
 /* The line behind the last one is marked empty; it is not the first one's. */
+/* XM-01 */
 START_TEST(none_is_lost_when_the_ring_is_full)
 {
     unsigned round, count, i;
@@ -210,6 +213,7 @@ END_TEST
 
 /* The bytes before the end of the ring are too few, one line too few, or just enough.
  */
+/* XM-01 */
 START_TEST(what_does_not_fit_before_the_end_lies_at_the_beginning)
 {
     const uint64_t start = MUCT_XGMI_RING_SIZE - 1024;
@@ -267,6 +271,7 @@ static void write_and_die(size_t length)
     ck_assert_int_eq(look(), MUCT_XGMI_RING_NOTHING);
 }
 
+/* XM-01 */
 START_TEST(what_was_not_committed_is_never_seen)
 {
     write_and_die(1000);
@@ -357,6 +362,7 @@ static void write_head(uint64_t position, uint32_t length, uint8_t kind)
 
 enum { IS_MESSAGE = 1, IS_END = 2 };
 
+/* XM-04 */
 START_TEST(what_is_no_message_is_told)
 {
     unsigned kind;
@@ -373,6 +379,7 @@ START_TEST(what_is_no_message_is_told)
 }
 END_TEST
 
+/* XM-04 */
 START_TEST(a_message_longer_than_any_is_told)
 {
     static const uint32_t lengths[] = {MUCT_XGMI_RING_MAX_MESSAGE + 1,
@@ -389,6 +396,7 @@ START_TEST(a_message_longer_than_any_is_told)
 }
 END_TEST
 
+/* XM-04 */
 START_TEST(a_message_over_the_end_of_the_ring_is_told)
 {
     const uint64_t start = MUCT_XGMI_RING_SIZE - (2 * LINE);
@@ -402,6 +410,7 @@ START_TEST(a_message_over_the_end_of_the_ring_is_told)
 END_TEST
 
 /* Its first word would lie over the end of the ring. */
+/* XM-04 */
 START_TEST(a_place_where_no_message_begins_is_told)
 {
     atomic_store(&state.head, MUCT_XGMI_RING_SIZE - 1);
@@ -410,6 +419,7 @@ START_TEST(a_place_where_no_message_begins_is_told)
 END_TEST
 
 /* The reader's position is beyond the sent bytes, or far behind bytes that were read */
+/* XM-04 */
 START_TEST(a_head_that_cannot_be_gives_no_room)
 {
     unsigned count = fill(1000), i;
@@ -557,12 +567,14 @@ static void run_threads(unsigned num, bool sleeps)
     sem_destroy(&run.room);
 }
 
+/* XM-01 */
 START_TEST(two_threads_pass_random_messages)
 {
     run_threads(NUM_RANDOM, false);
 }
 END_TEST
 
+/* XM-03 */
 START_TEST(a_thread_that_sleeps_for_room_is_woken)
 {
     run_threads(NUM_SLEEPS, true);

@@ -1,3 +1,4 @@
+# RC-01, TR-13
 # shellcheck shell=bash
 # nightly
 # limit: 1200

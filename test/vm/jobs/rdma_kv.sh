@@ -1,3 +1,4 @@
+# CF-05
 # shellcheck shell=bash
 # nightly
 # limit: 600

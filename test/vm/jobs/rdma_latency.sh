@@ -1,3 +1,4 @@
+# BM-01
 # shellcheck shell=bash
 # nightly
 # limit: 900

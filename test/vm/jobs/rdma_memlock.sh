@@ -1,3 +1,4 @@
+# RC-04
 # shellcheck shell=bash
 # limit: 300
 # A container without --ulimit memlock=-1: registration fails in the kernel. One line names

@@ -1,3 +1,4 @@
+# BM-03
 # shellcheck shell=bash
 # nightly
 # limit: 1500

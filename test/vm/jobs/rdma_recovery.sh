@@ -1,3 +1,4 @@
+# RC-01, RC-05
 # shellcheck shell=bash
 # limit: 600
 # Connections made anew on a kernel RDMA stack: acknowledgements dropped for 1 s, the link down

@@ -1,3 +1,4 @@
+# MD-08, TR-10
 # shellcheck shell=bash
 # nightly
 # hosts: 2
