@@ -75,6 +75,7 @@ enum {
     hipErrorNotSupported = 801,
     hipErrorStreamCaptureUnsupported = 900,
     hipErrorStreamCaptureInvalidated = 901,
+    hipErrorStreamCaptureImplicit = 906,
     hipErrorCapturedEvent = 907,
     hipErrorUnknown = 999
 };
@@ -109,7 +110,13 @@ enum {
 };
 
 /** hipPointer_attribute */
-enum { HIP_POINTER_ATTRIBUTE_BUFFER_ID = 7 };
+enum {
+    HIP_POINTER_ATTRIBUTE_MEMORY_TYPE = 2,
+    HIP_POINTER_ATTRIBUTE_BUFFER_ID = 7,
+    HIP_POINTER_ATTRIBUTE_DEVICE_ORDINAL = 9,
+    HIP_POINTER_ATTRIBUTE_RANGE_START_ADDR = 11,
+    HIP_POINTER_ATTRIBUTE_RANGE_SIZE = 12
+};
 
 /** hipDeviceAttribute_t as of ROCm 6 */
 enum {

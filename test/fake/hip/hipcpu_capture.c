@@ -87,11 +87,29 @@ hipError_t hipcpu_capture_check(hipcpu_rule_t rule, hipStream_t stream)
     for (capture = hipcpu_captures; capture != NULL; capture = capture->next) {
         if (hipcpu_capture_forbids(capture, rule, stream)) {
             is_forbidden = true;
-            capture->is_broken |= (rule != HIPCPU_RULE_CAPTURE_ALLOC);
+            capture->is_broken = true;
         }
     }
     pthread_mutex_unlock(&hipcpu_captures_lock);
     return is_forbidden ? hipcpu_result(hipErrorStreamCaptureUnsupported) : hipSuccess;
+}
+
+hipError_t hipcpu_capture_check_sync(hipError_t error)
+{
+    hipcpu_capture_t *capture;
+    bool is_forbidden;
+
+    if (!hipcpu_rule(HIPCPU_RULE_CAPTURE_SYNC)) {
+        return hipSuccess;
+    }
+
+    pthread_mutex_lock(&hipcpu_captures_lock);
+    is_forbidden = hipcpu_captures != NULL;
+    for (capture = hipcpu_captures; capture != NULL; capture = capture->next) {
+        capture->is_broken = true;
+    }
+    pthread_mutex_unlock(&hipcpu_captures_lock);
+    return is_forbidden ? hipcpu_result(error) : hipSuccess;
 }
 
 hipError_t hipcpu_capture_check_event(hipStream_t stream)

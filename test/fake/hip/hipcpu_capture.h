@@ -25,8 +25,8 @@ bool hipcpu_capture_takes(hipStream_t stream);
  * @param [in] rule    Kind of the call: one of HIPCPU_RULE_CAPTURE_*.
  * @param [in] stream  Stream that is queried, or NULL.
  *
- * @return hipSuccess, or hipErrorStreamCaptureUnsupported. Where the call is about a
- *         stream or an event, all captures that forbid it are then invalid.
+ * @return hipSuccess, or hipErrorStreamCaptureUnsupported; all captures that forbid the
+ *         call are then invalid.
  */
 hipError_t hipcpu_capture_check(hipcpu_rule_t rule, hipStream_t stream);
 
@@ -36,6 +36,16 @@ hipError_t hipcpu_capture_check(hipcpu_rule_t rule, hipStream_t stream);
  * @return hipSuccess, or hipErrorCapturedEvent: the stream captures, and no more.
  */
 hipError_t hipcpu_capture_check_event(hipStream_t stream);
+
+/**
+ * Check a synchronous copy, or a wait for a device. While a stream captures, both fail
+ * in all modes of the calling thread, and all captures are invalid afterwards.
+ *
+ * @param [in] error  Status of the call in that case.
+ *
+ * @return hipSuccess, or @a error.
+ */
+hipError_t hipcpu_capture_check_sync(hipError_t error);
 
 /* Use it after HIPCPU_ENTER, in the same way. */
 #define HIPCPU_CAPTURE(_rule, _stream)                                                 \

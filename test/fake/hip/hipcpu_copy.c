@@ -6,6 +6,7 @@
  * before the call returns, as the real runtime does.
  */
 
+#include "hipcpu_capture.h"
 #include "hipcpu_impl.h"
 
 #include <string.h>
@@ -110,7 +111,13 @@ static hipError_t hipcpu_copy(const char *function, void *dst, const void *src,
 
 hipError_t hipMemcpy(void *dst, const void *src, size_t size, int kind)
 {
+    hipError_t error;
+
     HIPCPU_ENTER(hipMemcpy);
+    error = hipcpu_capture_check_sync(hipErrorStreamCaptureImplicit);
+    if (error != hipSuccess) {
+        return error;
+    }
     return hipcpu_result(hipcpu_copy("hipMemcpy", dst, src, size, kind, NULL, false));
 }
 
@@ -254,7 +261,13 @@ hipError_t hipMemsetD32Async(void *dst, int value, size_t count, hipStream_t str
 
 hipError_t hipMemset(void *dst, int value, size_t size)
 {
+    hipError_t error;
+
     HIPCPU_ENTER(hipMemset);
+    error = hipcpu_capture_check_sync(hipErrorStreamCaptureImplicit);
+    if (error != hipSuccess) {
+        return error;
+    }
     if (size > 0) {
         hipcpu_line_wait(hipcpu_stream_line(NULL, "hipMemset"),
                          hipcpu_fill("hipMemset", dst, value, size, 1, NULL));

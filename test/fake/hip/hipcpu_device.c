@@ -5,6 +5,7 @@
  * sees from 0; their PCI addresses identify them.
  */
 
+#include "hipcpu_capture.h"
 #include "hipcpu_impl.h"
 
 #include <stdio.h>
@@ -111,7 +112,13 @@ hipError_t hipDeviceGet(int *device, int ordinal)
 
 hipError_t hipDeviceSynchronize(void)
 {
+    hipError_t error;
+
     HIPCPU_ENTER(hipDeviceSynchronize);
+    error = hipcpu_capture_check_sync(hipErrorStreamCaptureUnsupported);
+    if (error != hipSuccess) {
+        return error;
+    }
     hipcpu_lines_drain(hipcpu_device_now);
     return hipSuccess;
 }
@@ -190,12 +197,18 @@ hipError_t hipDeviceGetName(char *name, int length, int device)
     return error;
 }
 
+/* "0000:1c:00.0" and the end of the text */
+#define HIPCPU_BUS_ID_SIZE 13
+
 hipError_t hipDeviceGetPCIBusId(char *bus_id, int length, int device)
 {
     hipError_t error;
 
     HIPCPU_ENTER(hipDeviceGetPCIBusId);
     error = hipcpu_device_check(device);
+    if ((error == hipSuccess) && (length < HIPCPU_BUS_ID_SIZE)) {
+        error = hipcpu_result(hipErrorInvalidValue);
+    }
     if (error == hipSuccess) {
         snprintf(bus_id, (size_t)length, "0000:%02x:00.%x", hipcpu_device_bus(device),
                  (unsigned)hipcpu_device_function(device));
@@ -274,7 +287,10 @@ hipError_t hipDeviceEnablePeerAccess(int peer, unsigned flags)
     if (error != hipSuccess) {
         return error;
     }
-    if ((flags != 0) || (peer == hipcpu_device_now)) {
+    if (peer == hipcpu_device_now) {
+        return hipcpu_result(hipErrorInvalidDevice);
+    }
+    if (flags != 0) {
         return hipcpu_result(hipErrorInvalidValue);
     }
     if (atomic_exchange(&hipcpu_peers[hipcpu_device_now][peer], true)) {

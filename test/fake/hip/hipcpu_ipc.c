@@ -109,7 +109,7 @@ hipError_t hipIpcGetMemHandle(hipIpcMemHandle_t *handle, void *ptr)
         return hipcpu_result(hipErrorInvalidValue);
     }
     if (!hipcpu_find_exportable(ptr, &range) || (fstat(range.fd, &info) != 0)) {
-        return hipcpu_result(hipErrorInvalidDevicePointer);
+        return hipcpu_result(hipErrorInvalidValue);
     }
 
     packed.proc = hipcpu_proc_self();

@@ -226,6 +226,7 @@ hipError_t hipHostFree(void *ptr)
     if (ptr == NULL) {
         return hipSuccess;
     }
+    HIPCPU_CAPTURE(HIPCPU_RULE_CAPTURE_ALLOC, NULL);
     hipcpu_find_base("hipHostFree", ptr, &range);
     if (range.kind != HIPCPU_PINNED) {
         hipcpu_misuse("hipHostFree(%p): %s memory", ptr, hipcpu_kind_name(range.kind));
@@ -237,6 +238,12 @@ hipError_t hipHostFree(void *ptr)
     return hipSuccess;
 }
 
+static bool hipcpu_range_find_live(const void *ptr, hipcpu_range_t *range)
+{
+    return hipcpu_range_find((uintptr_t)ptr, range) && (range->kind != HIPCPU_FREED) &&
+           ((uintptr_t)ptr < range->base + range->size);
+}
+
 hipError_t hipHostRegister(void *ptr, size_t size, unsigned flags)
 {
     hipcpu_range_t range;
@@ -246,8 +253,14 @@ hipError_t hipHostRegister(void *ptr, size_t size, unsigned flags)
         return hipcpu_result(hipErrorInvalidValue);
     }
 
+    HIPCPU_CAPTURE(HIPCPU_RULE_CAPTURE_ALLOC, NULL);
+    if (hipcpu_range_find_live(ptr, &range)) {
+        /* the runtimes accept a second registration and do not count it */
+        return hipcpu_result((range.kind == HIPCPU_REGISTERED) ? hipSuccess
+                                                               : hipErrorInvalidValue);
+    }
     if (hipcpu_range_overlaps((uintptr_t)ptr, size)) {
-        return hipcpu_result(hipErrorHostMemoryAlreadyRegistered);
+        return hipcpu_result(hipErrorInvalidValue);
     }
 
     range = (hipcpu_range_t){.base = (uintptr_t)ptr,
@@ -275,6 +288,7 @@ hipError_t hipHostUnregister(void *ptr)
     hipcpu_range_t range;
 
     HIPCPU_ENTER(hipHostUnregister);
+    HIPCPU_CAPTURE(HIPCPU_RULE_CAPTURE_ALLOC, NULL);
     hipcpu_find_base("hipHostUnregister", ptr, &range);
     if (range.kind != HIPCPU_REGISTERED) {
         hipcpu_misuse("hipHostUnregister(%p): %s memory", ptr,
@@ -306,12 +320,6 @@ hipError_t hipMemGetInfo(size_t *available, size_t *total)
     *total = hipcpu_config.memory;
     *available = hipcpu_config.memory - hipcpu_used[hipcpu_device_current()];
     return hipSuccess;
-}
-
-static bool hipcpu_range_find_live(const void *ptr, hipcpu_range_t *range)
-{
-    return hipcpu_range_find((uintptr_t)ptr, range) && (range->kind != HIPCPU_FREED) &&
-           ((uintptr_t)ptr < range->base + range->size);
 }
 
 hipError_t hipMemGetAddressRange(void **base, size_t *size, void *ptr)
@@ -350,6 +358,9 @@ static int hipcpu_memory_type(hipcpu_kind_t kind)
     return types[kind][hipcpu_config.major >= 6];
 }
 
+/* hipInvalidDeviceId */
+#define HIPCPU_NO_DEVICE (-2)
+
 hipError_t hipPointerGetAttributes(hipPointerAttribute_t *attributes, const void *ptr)
 {
     hipcpu_range_t range;
@@ -361,8 +372,11 @@ hipError_t hipPointerGetAttributes(hipPointerAttribute_t *attributes, const void
             return hipcpu_result(hipErrorInvalidValue);
         }
         attributes->type = HIPCPU_V6_MEMORY_UNREGISTERED;
-        attributes->device = -1;
-        return hipSuccess;
+        attributes->device = HIPCPU_NO_DEVICE;
+        /* up to 6.4 the call returns an error for a null pointer */
+        return hipcpu_result(((ptr == NULL) && (hipcpu_config.major < 7))
+                                 ? hipErrorInvalidValue
+                                 : hipSuccess);
     }
 
     attributes->type = hipcpu_memory_type(range.kind);
@@ -376,15 +390,40 @@ hipError_t hipPointerGetAttributes(hipPointerAttribute_t *attributes, const void
     return hipSuccess;
 }
 
+/* The attributes of hipPointerGetAttribute() other than the buffer's number. */
+static hipError_t hipcpu_range_attribute(void *data, int attribute,
+                                         const hipcpu_range_t *range)
+{
+    int type = hipcpu_memory_type(range->kind);
+
+    switch (attribute) {
+    case HIP_POINTER_ATTRIBUTE_MEMORY_TYPE:
+        memcpy(data, &type, sizeof(type));
+        return hipSuccess;
+    case HIP_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+        memcpy(data, &range->base, sizeof(range->base));
+        return hipSuccess;
+    case HIP_POINTER_ATTRIBUTE_RANGE_SIZE:
+        memcpy(data, &range->size, sizeof(range->size));
+        return hipSuccess;
+    case HIP_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+        memcpy(data, &range->device, sizeof(range->device));
+        return hipSuccess;
+    }
+    return hipcpu_result(hipErrorInvalidValue);
+}
+
 /* AMD's runtime writes 32 bits. */
 hipError_t hipPointerGetAttribute(void *data, int attribute, hipDeviceptr_t ptr)
 {
     hipcpu_range_t range;
 
     HIPCPU_ENTER(hipPointerGetAttribute);
-    if ((attribute != HIP_POINTER_ATTRIBUTE_BUFFER_ID) ||
-        !hipcpu_range_find_live(ptr, &range)) {
+    if (!hipcpu_range_find_live(ptr, &range)) {
         return hipcpu_result(hipErrorInvalidValue);
+    }
+    if (attribute != HIP_POINTER_ATTRIBUTE_BUFFER_ID) {
+        return hipcpu_range_attribute(data, attribute, &range);
     }
     if (hipcpu_rule(HIPCPU_RULE_BUFFER_ID_AGAIN)) {
         range.id = 1;

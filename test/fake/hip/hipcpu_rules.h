@@ -20,6 +20,7 @@ typedef enum hipcpu_rule {
                                  */
     HIPCPU_RULE_CAPTURE_ALLOC,  /**< Calls that allocate fail while a thread captures */
     HIPCPU_RULE_CAPTURE_MARK,   /**< Marks after copies end captures, too */
+    HIPCPU_RULE_CAPTURE_SYNC,   /**< Synchronous copies end captures in all modes */
     HIPCPU_RULE_CAPTURE_STREAM, /**< Stream queries end others' captures */
     HIPCPU_RULE_CAPTURE_EVENT,  /**< Event queries do, too */
     HIPCPU_RULE_CAPTURE_EVENT_ANY,  /**< Even of threads in the relaxed mode */

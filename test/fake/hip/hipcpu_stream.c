@@ -158,7 +158,10 @@ hipError_t hipStreamQuery(hipStream_t stream)
     hipcpu_line_t *line;
 
     HIPCPU_ENTER(hipStreamQuery);
-    HIPCPU_CAPTURE(HIPCPU_RULE_CAPTURE_STREAM, stream);
+    /* 6.4.3 and 7.2.4 allow the query of the null stream */
+    if (stream != NULL) {
+        HIPCPU_CAPTURE(HIPCPU_RULE_CAPTURE_STREAM, stream);
+    }
     line = hipcpu_stream_line(stream, "hipStreamQuery");
     hipcpu_drop_commands(line);
     return (hipcpu_line_pending(line) == 0) ? hipSuccess : hipErrorNotReady;
@@ -169,7 +172,9 @@ hipError_t hipStreamSynchronize(hipStream_t stream)
     hipcpu_line_t *line;
 
     HIPCPU_ENTER(hipStreamSynchronize);
-    HIPCPU_CAPTURE(HIPCPU_RULE_CAPTURE_STREAM, stream);
+    if (stream != NULL) {
+        HIPCPU_CAPTURE(HIPCPU_RULE_CAPTURE_STREAM, stream);
+    }
     line = hipcpu_stream_line(stream, "hipStreamSynchronize");
     hipcpu_drop_commands(line);
     hipcpu_line_wait(line, hipcpu_line_last(line));
@@ -434,6 +439,10 @@ hipError_t hipEventSynchronize(hipEvent_t event)
 
     HIPCPU_ENTER(hipEventSynchronize);
     error = hipcpu_event_ask(event, "hipEventSynchronize");
+    if ((error == hipSuccess) && !hipcpu_rule(HIPCPU_RULE_CAPTURE_EVENT)) {
+        /* 6.4.3 refuses the wait, and not the query, as it does for a stream */
+        error = hipcpu_capture_check(HIPCPU_RULE_CAPTURE_STREAM, NULL);
+    }
     if (error != hipSuccess) {
         return error;
     }

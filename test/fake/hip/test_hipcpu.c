@@ -342,8 +342,7 @@ START_TEST(registered_memory_is_pinned_memory)
     void *ptr;
 
     ok(hipHostRegister(data, LENGTH, 0));
-    ck_assert_int_eq(hipHostRegister(data + 1, 1, 0),
-                     hipErrorHostMemoryAlreadyRegistered);
+    ok(hipHostRegister(data + 1, 1, 0)); /* one hipHostUnregister() ends both */
     ok(hipHostGetDevicePointer(&ptr, data + 5, 0));
     ck_assert_ptr_eq(ptr, data + 5);
     ok(hipPointerGetAttributes(&attr, data));
@@ -768,7 +767,7 @@ START_TEST(an_own_handle_is_refused)
     ok(hipIpcGetMemHandle(&handle, device_alloc(100)));
     ck_assert_int_eq(hipIpcOpenMemHandle(&ptr, handle, 1), hipErrorInvalidContext);
     ck_assert_int_eq(hipIpcGetMemHandle(&handle, host_alloc(100)),
-                     hipErrorInvalidDevicePointer);
+                     hipErrorInvalidValue);
 }
 END_TEST
 

@@ -153,7 +153,7 @@ START_TEST(chunks_of_mapped_memory_are_allocations_of_their_own)
     ok(hipMemRelease(retained));
     ck_assert_int_eq(hipMemRetainAllocationHandle(&retained, other),
                      hipErrorInvalidValue);
-    ck_assert_int_eq(hipIpcGetMemHandle(&handle, memory), hipErrorInvalidDevicePointer);
+    ck_assert_int_eq(hipIpcGetMemHandle(&handle, memory), hipErrorInvalidValue);
     ck_assert_int_eq(pointer_type(memory + 5), HIPCPU_HSA_POINTER_RESERVED);
     hipcpu_set_version(7, 2);
     ck_assert_int_eq(pointer_type(memory + 5), HIPCPU_HSA_POINTER_VMEM);
@@ -370,6 +370,37 @@ static hipError_t in_thread(void *(*call)(void *), void *arg)
     return (hipError_t)(intptr_t)result;
 }
 
+static void relax(void)
+{
+    int mode = hipStreamCaptureModeRelaxed;
+
+    ok(hipThreadExchangeStreamCaptureMode(&mode));
+}
+
+static void *relaxed_copy(void *arg)
+{
+    char from[8] = "", to[8];
+
+    (void)arg;
+    relax();
+    return (void *)(intptr_t)hipMemcpy(to, from, sizeof(to), hipMemcpyHostToHost);
+}
+
+static void *relaxed_wait(void *arg)
+{
+    (void)arg;
+    relax();
+    return (void *)(intptr_t)hipDeviceSynchronize();
+}
+
+static void *registration(void *arg)
+{
+    static char data[64];
+
+    (void)arg;
+    return (void *)(intptr_t)hipHostRegister(data, sizeof(data), 0);
+}
+
 /* Effects of a call of another thread on a capture, by the releases' rules. */
 START_TEST(a_capture_is_broken_by_what_the_release_says)
 {
@@ -386,7 +417,12 @@ START_TEST(a_capture_is_broken_by_what_the_release_says)
         {{7, 0}, event_query, true, 900, 901},
         {{7, 0}, relaxed_event_query, true, 900, 901},
         {{7, 3}, relaxed_event_query, true, hipSuccess, hipSuccess},
-        {{6, 4}, allocation, false, 900, hipSuccess},
+        {{7, 2}, relaxed_event_query, true, hipSuccess, hipSuccess},
+        {{6, 4}, allocation, false, 900, 901},
+        {{6, 4}, relaxed_copy, false, 906, 901},
+        {{7, 2}, relaxed_copy, false, 906, 901},
+        {{7, 2}, relaxed_wait, false, 900, 901},
+        {{6, 4}, registration, false, 900, 901},
     };
     hipStream_t captured, other;
     hipGraph_t graph;
