@@ -84,11 +84,34 @@ static ucs_status_t muct_copy_md_mem_query(uct_md_h md, const void *address,
     return UCS_OK;
 }
 
+/*
+ * Check whether the application, or another handle, has registered the memory already.
+ * The runtime accepts a second registration, and one hipHostUnregister() ends both.
+ */
+static bool muct_copy_mem_is_known(const muct_copy_md_t *md, const muct_copy_mem_t *mem)
+{
+    char *last = (char *)mem->address + mem->length - 1;
+    void *base;
+    size_t size;
+    int ret;
+
+    ret = md->gpu->mem_get_address_range(&base, &size, mem->address);
+    if (muct_gpu_forget(md->gpu, ret) == MUCT_HIP_SUCCESS) {
+        return true;
+    }
+    ret = md->gpu->mem_get_address_range(&base, &size, last);
+    return muct_gpu_forget(md->gpu, ret) == MUCT_HIP_SUCCESS;
+}
+
 void muct_copy_mem_try_to_pin(muct_copy_md_t *md, muct_copy_mem_t *mem)
 {
     int mode, ret;
 
     pthread_mutex_lock(&md->pin_lock);
+    if (!atomic_load_explicit(&mem->is_tried, memory_order_relaxed) &&
+        muct_copy_mem_is_known(md, mem)) {
+        atomic_store_explicit(&mem->is_tried, 1, memory_order_release);
+    }
     if (!atomic_load_explicit(&mem->is_tried, memory_order_relaxed)) {
         mode = muct_gpu_relax(md->gpu);
         ret = md->gpu->host_register(mem->address, mem->length,

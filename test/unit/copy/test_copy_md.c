@@ -83,6 +83,22 @@ START_TEST(memory_the_application_pinned_stays_its_own)
 }
 END_TEST
 
+/* On 6.4.3 and 7.2.4 a second registration succeeds, and one call ends both. */
+START_TEST(memory_the_application_registered_stays_registered)
+{
+    uct_md_h md = open_md();
+    muct_copy_mem_t *mem = reg_host(md);
+
+    ck_assert_int_eq(gpu->host_register(mem->address, mem->length, 0), 0);
+    pin(md, mem);
+    ck_assert_int_eq(uct_md_mem_dereg(md, mem), UCS_OK);
+    ck_assert_uint_eq(live_host_memory(), 1);
+    ck_assert_int_eq(gpu->get_last_error(), 0);
+    ck_assert_int_eq(gpu->host_unregister(host), 0);
+    uct_md_close(md);
+}
+END_TEST
+
 START_TEST(nothing_is_pinned_against_the_users_will)
 {
     muct_copy_mem_t *mem;
@@ -223,6 +239,7 @@ int main(void)
     setenv("UCX_MORI_HIP_LIB", HIPCPU_PATH, 1);
     tcase_add_test(tcase, host_memory_is_pinned_with_its_first_copy);
     tcase_add_test(tcase, memory_the_application_pinned_stays_its_own);
+    tcase_add_test(tcase, memory_the_application_registered_stays_registered);
     tcase_add_test(tcase, nothing_is_pinned_against_the_users_will);
     tcase_add_test(tcase, every_kind_of_device_memory_is_recognised);
     tcase_add_test(tcase, ucx_own_support_keeps_what_it_claims);
