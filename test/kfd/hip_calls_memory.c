@@ -140,6 +140,16 @@ static void calls_register_twice(void)
     hip_say_attributes("after", heap);
 }
 
+static void calls_register_around(void)
+{
+    char *heap = aligned_alloc(4096, CALLS_SIZE);
+
+    ASK("register", hipHostRegister, heap + 4096, 8192, 0);
+    ASK("around", hipHostRegister, heap, CALLS_SIZE, 0);
+    ASK("unregister", hipHostUnregister, heap + 4096);
+    hip_say_attributes("after", heap + 4096);
+}
+
 static void calls_unregister_twice(void)
 {
     char *heap = aligned_alloc(4096, CALLS_SIZE);
@@ -278,9 +288,11 @@ static void calls_write_value(void)
 
 static void calls_write_stack(void)
 {
+    hipStream_t stream = hip_stream();
     uint32_t value = 0;
 
-    ASK("stack", hipStreamWriteValue32, hip_stream(), &value, 1, 0);
+    ASK("stack", hipStreamWriteValue32, stream, &value, 1, 0);
+    ASK("synchronize", hipStreamSynchronize, stream);
 }
 
 static void calls_copies(void)
@@ -394,6 +406,7 @@ const hip_probe_t hip_probes_memory[] = {
     {"pointer_attribute", calls_pointer_attribute},
     {"register", calls_register},
     {"register_twice", calls_register_twice},
+    {"register_around", calls_register_around},
     {"unregister_twice", calls_unregister_twice},
     {"chunks", calls_chunks},
     {"chunks_across", calls_chunks_across},

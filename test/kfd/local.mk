@@ -35,4 +35,4 @@ test_kfd_hip_chunks_CPPFLAGS = $(kfd_hip_cppflags)
 test_kfd_hip_chunks_LDADD = -ldl
 endif
 endif
-EXTRA_DIST += test/kfd/README.md test/kfd/run
+EXTRA_DIST += test/kfd/README.md test/kfd/compare_calls.py test/kfd/differences.txt test/kfd/run
