@@ -460,6 +460,40 @@ void rig_check(rig_t *rig, size_t offset, size_t length)
         length);
 }
 
+void rig_ucp_open(uint64_t features, ucp_context_h *context, ucp_worker_h workers[2])
+{
+    const ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES,
+                                 .features = features};
+    const ucp_worker_params_t worker_params = {0};
+    unsigned i;
+
+    ck_assert_int_eq(ucp_init(&params, NULL, context), UCS_OK);
+    for (i = 0; i < 2; i++) {
+        ck_assert_int_eq(ucp_worker_create(*context, &worker_params, &workers[i]),
+                         UCS_OK);
+    }
+}
+
+ucs_status_t rig_ucp_connect(ucp_worker_h workers[2], unsigned from,
+                             ucp_err_handling_mode_t mode,
+                             ucp_err_handler_cb_t on_failure, ucp_ep_h *ep)
+{
+    ucp_ep_params_t params = {.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
+                                            UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
+                                            UCP_EP_PARAM_FIELD_ERR_HANDLER,
+                              .err_mode = mode,
+                              .err_handler.cb = on_failure};
+    ucp_address_t *address;
+    ucs_status_t status;
+    size_t length;
+
+    ck_assert_int_eq(ucp_worker_get_address(workers[!from], &address, &length), UCS_OK);
+    params.address = address;
+    status = ucp_ep_create(workers[from], &params, ep);
+    ucp_worker_release_address(workers[!from], address);
+    return status;
+}
+
 ucs_status_t rig_ucp_wait(ucp_worker_h workers[2], void *request)
 {
     const uint64_t limit = mkv_test_now_ms() + (uint64_t)mkv_test_limit_ms();
@@ -476,6 +510,19 @@ ucs_status_t rig_ucp_wait(ucp_worker_h workers[2], void *request)
     }
     ucp_request_free(request);
     return status;
+}
+
+void rig_ucp_close(ucp_context_h context, ucp_worker_h workers[2], ucp_ep_h ep)
+{
+    const ucp_request_param_t force = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS,
+                                       .flags = UCP_EP_CLOSE_FLAG_FORCE};
+
+    if (ep != NULL) {
+        ck_assert_int_eq(rig_ucp_wait(workers, ucp_ep_close_nbx(ep, &force)), UCS_OK);
+    }
+    ucp_worker_destroy(workers[0]);
+    ucp_worker_destroy(workers[1]);
+    ucp_cleanup(context);
 }
 
 void rig_ucp_environment(const char *hip)

@@ -29,7 +29,7 @@ typedef struct rig_conn {
     uint32_t qp_nums[2][16]; /**< Interfaces of each side, in order of creation */
 } rig_conn_t;
 
-/** A completion that knows when it was called, and how often. */
+/** A completion with the number and the order of its calls. */
 typedef struct rig_comp {
     uct_completion_t uct;
     unsigned num_calls;
@@ -58,7 +58,7 @@ void rig_connect(rig_t *rig, rig_conn_t *conn);
 /** An endpoint of a side, not connected yet; @a conn gets its queue pairs. */
 uct_ep_h rig_create_ep(rig_t *rig, unsigned which, rig_conn_t *conn);
 
-/** Connect as UCP does, which says how long an endpoint address is. */
+/** Connect as UCP does, which passes the length of an endpoint address. */
 ucs_status_t rig_connect_to(uct_ep_h ep, const void *dev, const void *addr,
                             size_t length);
 
@@ -117,10 +117,20 @@ void rig_fill(rig_t *rig);
 /** Expect A's pattern in B's memory in this range. */
 void rig_check(rig_t *rig, size_t offset, size_t length);
 
-/** For tests by UCP over the same devices: progress of both workers until a request has
- * ended; it is freed. @return its status. */
+/** Open a UCP context with two workers, for tests of UCP over the same devices. */
+void rig_ucp_open(uint64_t features, ucp_context_h *context, ucp_worker_h workers[2]);
+
+/** Create worker @a from's endpoint to the other worker. @a on_failure may be NULL.
+ *  @return Status of ucp_ep_create(). */
+ucs_status_t rig_ucp_connect(ucp_worker_h workers[2], unsigned from,
+                             ucp_err_handling_mode_t mode,
+                             ucp_err_handler_cb_t on_failure, ucp_ep_h *ep);
+
+/** Progress both workers until a request has ended; it is freed. @return its status. */
 ucs_status_t rig_ucp_wait(ucp_worker_h workers[2], void *request);
 
+/** Close an endpoint by force (NULL: there is none), the workers and the context. */
+void rig_ucp_close(ucp_context_h context, ucp_worker_h workers[2], ucp_ep_h ep);
 
 /**
  * The environment of programs that run UCP over mori_rdma on the first fake device.
@@ -130,10 +140,10 @@ ucs_status_t rig_ucp_wait(ucp_worker_h workers[2], void *request);
 void rig_ucp_environment(const char *hip);
 
 /**
- * Run a suite and free it, each case in a process of its own, whatever the environment
- * says. They are forked from one that has moved bytes and closed: what is loaded then,
- * and what valgrind has translated, is so for all, and to verbs and the environment
- * nothing has been.
+ * Run a suite and free it, each case in a process of its own even with CK_FORK=no. The
+ * cases are forked from a process that has moved bytes and closed everything. Libraries
+ * are loaded and translated by valgrind then, and verbs have not read the environment
+ * yet.
  *
  * @return The program's exit status.
  */

@@ -34,22 +34,9 @@ static void on_failure(void *arg, ucp_ep_h failed, ucs_status_t status)
 
 static ucs_status_t connect_workers(ucp_err_handling_mode_t mode)
 {
-    ucp_ep_params_t params = {.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
-                                            UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE,
-                              .err_mode = mode,
-                              .err_handler.cb = on_failure};
-    ucp_address_t *address;
-    ucs_status_t status;
-    size_t length;
-
-    if (mode == UCP_ERR_HANDLING_MODE_PEER) {
-        params.field_mask |= UCP_EP_PARAM_FIELD_ERR_HANDLER;
-    }
-    ck_assert_int_eq(ucp_worker_get_address(workers[1], &address, &length), UCS_OK);
-    params.address = address;
-    status = ucp_ep_create(workers[0], &params, &ep);
-    ucp_worker_release_address(workers[1], address);
-    return status;
+    return rig_ucp_connect(workers, 0, mode,
+                           (mode == UCP_ERR_HANDLING_MODE_PEER) ? on_failure : NULL,
+                           &ep);
 }
 
 static ucs_status_t put(ucp_mem_h memh)
@@ -109,9 +96,7 @@ static void close_workers(ucp_mem_h memh)
     fake_verbs_objects_t objects;
 
     ck_assert_int_eq(ucp_mem_unmap(context, memh), UCS_OK);
-    ucp_worker_destroy(workers[0]);
-    ucp_worker_destroy(workers[1]);
-    ucp_cleanup(context);
+    rig_ucp_close(context, workers, NULL);
     fake_verbs_reset();
     fake_verbs_objects(&objects);
     ck_assert_uint_eq(objects.qps + objects.cqs + objects.mrs + objects.contexts, 0);
@@ -163,20 +148,15 @@ START_TEST(peer_without_a_queue_pair_is_an_error)
 }
 END_TEST
 
-/* tcp is there, so a worker is made. */
+/* tcp is there, so workers are made. */
 START_TEST(device_that_registers_nothing_is_left_out)
 {
-    const ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES,
-                                 .features = UCP_FEATURE_RMA};
-    const ucp_worker_params_t worker_params = {0};
     fake_verbs_objects_t objects;
     ucs_status_t status;
 
     fake_verbs_fail_call("ibv_reg_mr", 1, (_i == 0) ? 1 : 1000000, ENOMEM);
-    ck_assert_int_eq(ucp_init(&params, NULL, &context), UCS_OK);
-    ck_assert_int_eq(ucp_worker_create(context, &worker_params, &workers[0]), UCS_OK);
-    ucp_worker_destroy(workers[0]);
-    ucp_cleanup(context);
+    rig_ucp_open(UCP_FEATURE_RMA, &context, workers);
+    rig_ucp_close(context, workers, NULL);
     fake_verbs_reset();
     fake_verbs_objects(&objects);
     ck_assert_uint_eq(objects.mrs + objects.contexts, 0);
@@ -193,8 +173,8 @@ static uint64_t wire_bytes(void)
     return out + in;
 }
 
-/* Without error handling a client would wait for ever for a peer that cannot create its
- * endpoint, so a port without receives must not be offered. */
+/* A client that does not handle errors would wait for ever for a peer that cannot
+ * create its endpoint, so a port without receives must not be offered. */
 START_TEST(port_without_receives_is_left_out)
 {
     const ucp_request_param_t none = {0};

@@ -13,9 +13,9 @@
 #include <ucp/api/ucp.h>
 
 /*
- * Memory that a device registers in large pages alone, or not at all: ucp_mem_map()
- * succeeds, and what the device did not take goes by UCP's messages. Worker 0 puts into
- * memory of worker 1.
+ * Memory that a device registers in large pages alone, or not at all. ucp_mem_map()
+ * succeeds, and UCP's messages carry data that the device did not register. Worker 0
+ * puts into memory of worker 1.
  */
 
 #define GIB ((size_t)1 << 30)
@@ -30,27 +30,12 @@ static rdma_log_watch_t bare = {UCS_LOG_LEVEL_WARN, "has no key with this device
 
 static void open_workers(void)
 {
-    const ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES,
-                                 .features = UCP_FEATURE_RMA | UCP_FEATURE_AM};
-    const ucp_worker_params_t worker_params = {0};
     const ucp_request_param_t none = {0};
-    ucp_ep_params_t ep_params = {.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
-                                               UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE,
-                                 .err_mode = UCP_ERR_HANDLING_MODE_PEER};
-    ucp_address_t *address;
-    size_t length;
-    unsigned i;
 
     rdma_log_watch(&bare, 1);
-    ck_assert_int_eq(ucp_init(&params, NULL, &context), UCS_OK);
-    for (i = 0; i < 2; i++) {
-        ck_assert_int_eq(ucp_worker_create(context, &worker_params, &workers[i]),
-                         UCS_OK);
-    }
-    ck_assert_int_eq(ucp_worker_get_address(workers[1], &address, &length), UCS_OK);
-    ep_params.address = address;
-    ck_assert_int_eq(ucp_ep_create(workers[0], &ep_params, &ep), UCS_OK);
-    ucp_worker_release_address(workers[1], address);
+    rig_ucp_open(UCP_FEATURE_RMA | UCP_FEATURE_AM, &context, workers);
+    ck_assert_int_eq(rig_ucp_connect(workers, 0, UCP_ERR_HANDLING_MODE_PEER, NULL, &ep),
+                     UCS_OK);
     ck_assert_int_eq(rig_ucp_wait(workers, ucp_ep_flush_nbx(ep, &none)), UCS_OK);
 }
 
@@ -97,15 +82,9 @@ static void expect_put(char *to, int has_keys)
 
 static void finish(void)
 {
-    const ucp_request_param_t force = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS,
-                                       .flags = UCP_EP_CLOSE_FLAG_FORCE};
-
     ucp_rkey_destroy(rkey);
     ck_assert_int_eq(ucp_mem_unmap(context, memh), UCS_OK);
-    ck_assert_int_eq(rig_ucp_wait(workers, ucp_ep_close_nbx(ep, &force)), UCS_OK);
-    ucp_worker_destroy(workers[0]);
-    ucp_worker_destroy(workers[1]);
-    ucp_cleanup(context);
+    rig_ucp_close(context, workers, ep);
 }
 
 static char *reserve(size_t length)
@@ -117,7 +96,7 @@ static char *reserve(size_t length)
     return address;
 }
 
-/* Under one or two keys each, where the device says that it takes 2 GiB. */
+/* The region has one or two keys per 64 GiB on a device that reports 2 GiB. */
 START_TEST(region_in_huge_pages_has_few_keys)
 {
     static const size_t rows[][2] = {{3, 1}, {64, 1}, {66, 2}, {150, 3}};

@@ -62,38 +62,13 @@ static void start(void)
 {
     static const ucs_sys_topo_ops_t topology = {get_distance, get_memory_distance,
                                                 get_cpuset_distance};
-    const ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES,
-                                 .features = UCP_FEATURE_RMA};
-    const ucp_worker_params_t worker_params = {0};
     const ucp_request_param_t none = {0};
-    ucp_ep_params_t ep_params = {.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
-                                               UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE,
-                                 .err_mode = UCP_ERR_HANDLING_MODE_PEER};
-    ucp_address_t *address;
-    size_t length;
-    unsigned i;
 
     ck_assert_int_eq(ucs_sys_topo_provider_push(&topology), UCS_OK);
-    ck_assert_int_eq(ucp_init(&params, NULL, &context), UCS_OK);
-    for (i = 0; i < 2; i++) {
-        ck_assert_int_eq(ucp_worker_create(context, &worker_params, &workers[i]),
-                         UCS_OK);
-    }
-    ck_assert_int_eq(ucp_worker_get_address(workers[1], &address, &length), UCS_OK);
-    ep_params.address = address;
-    ck_assert_int_eq(ucp_ep_create(workers[0], &ep_params, &ep), UCS_OK);
-    ucp_worker_release_address(workers[1], address);
+    rig_ucp_open(UCP_FEATURE_RMA, &context, workers);
+    ck_assert_int_eq(rig_ucp_connect(workers, 0, UCP_ERR_HANDLING_MODE_PEER, NULL, &ep),
+                     UCS_OK);
     ck_assert_int_eq(rig_ucp_wait(workers, ucp_ep_flush_nbx(ep, &none)), UCS_OK);
-}
-
-static void stop(void)
-{
-    const ucp_request_param_t none = {0};
-
-    ck_assert_int_eq(rig_ucp_wait(workers, ucp_ep_close_nbx(ep, &none)), UCS_OK);
-    ucp_worker_destroy(workers[0]);
-    ucp_worker_destroy(workers[1]);
-    ucp_cleanup(context);
 }
 
 static ucp_mem_h map_memory(void *address, ucs_memory_type_t type)
@@ -121,7 +96,7 @@ static uint64_t bytes_out(unsigned nic)
     return stats.bytes_out;
 }
 
-/* The user says nothing: UCP finds out what memory it is and where. */
+/* The user gives no hint: UCP detects the type and the place of the memory. */
 static void put_from(void *address, void *target, ucp_rkey_h rkey)
 {
     const ucp_request_param_t none = {0};
@@ -169,7 +144,7 @@ START_TEST(memory_of_a_gpu_goes_by_the_nic_near_it)
     ucp_rkey_destroy(rkey);
     ck_assert_int_eq(ucp_mem_unmap(context, target_memh), UCS_OK);
     free(target);
-    stop();
+    rig_ucp_close(context, workers, ep);
 }
 END_TEST
 

@@ -10,9 +10,9 @@
 #include <ucp/api/ucp.h>
 
 /*
- * Whom a port can reach: what sysfs says of the network interface behind it, and the
- * kernel of that one's routes. The fake's addresses are 10.0.1.1 and 10.0.2.1, to which
- * no route by the loopback interface leads.
+ * Reachability of a port: from sysfs of the network interface behind it, and from the
+ * kernel's routes of that interface. The fake's addresses are 10.0.1.1 and 10.0.2.1, to
+ * which no route by the loopback interface leads.
  */
 
 #define SIZE 65536
@@ -118,7 +118,7 @@ START_TEST(interface_of_that_name_may_be_another_one)
     setenv("FAKE_VERBS_CAPS", "ifindex=77", 1);
     set_net(GID_OF_IPV4, "lo");
     set_net(GID_OF_IPV4 - 1, "lo");
-    if (_i == 1) { /* whose routes say nothing of the NIC */
+    if (_i == 1) { /* namespace whose routes do not apply to the NIC */
         setenv("UCX_MORI_RDMA_GID_INDEX", "3", 1);
     }
     rig_open(&rig, SIZE);
@@ -182,22 +182,6 @@ static void open_worker(unsigned which, const char *nets)
         ucp_worker_create(contexts[which], &worker_params, &workers[which]), UCS_OK);
 }
 
-static ucp_ep_h connect_workers(void)
-{
-    ucp_ep_params_t params = {.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
-                                            UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE,
-                              .err_mode = UCP_ERR_HANDLING_MODE_PEER};
-    ucp_address_t *address;
-    size_t length;
-    ucp_ep_h ep;
-
-    ck_assert_int_eq(ucp_worker_get_address(workers[1], &address, &length), UCS_OK);
-    params.address = address;
-    ck_assert_int_eq(ucp_ep_create(workers[0], &params, &ep), UCS_OK);
-    ucp_worker_release_address(workers[1], address);
-    return ep;
-}
-
 static void send_message(ucp_ep_h ep)
 {
     static char sent[SIZE], received[SIZE];
@@ -224,7 +208,6 @@ static uint64_t num_bytes(const char *device)
 /* RT-01 */
 START_TEST(another_transport_is_taken_where_no_route_leads)
 {
-    const ucp_request_param_t none = {0};
     ucp_ep_h ep;
 
     set_net(GID_OF_IPV4, "lo");
@@ -234,13 +217,11 @@ START_TEST(another_transport_is_taken_where_no_route_leads)
     }
     open_worker(0, "fake0:1,lo");
     open_worker(1, "fake1:1,lo");
-    ep = connect_workers();
+    ck_assert_int_eq(rig_ucp_connect(workers, 0, UCP_ERR_HANDLING_MODE_PEER, NULL, &ep),
+                     UCS_OK);
     send_message(ep);
     ck_assert_int_eq(num_bytes("fake0") + num_bytes("fake1") >= SIZE, _i);
-    ck_assert_int_eq(rig_ucp_wait(workers, ucp_ep_close_nbx(ep, &none)), UCS_OK);
-    ucp_worker_destroy(workers[0]);
-    ucp_worker_destroy(workers[1]);
-    ucp_cleanup(contexts[0]);
+    rig_ucp_close(contexts[0], workers, ep);
     ucp_cleanup(contexts[1]);
 }
 END_TEST

@@ -89,35 +89,20 @@ static void connect_workers(void)
         .field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB,
         .id = AM_ID,
         .cb = on_message};
-    ucp_ep_params_t params = {.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
-                                            UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
-                                            UCP_EP_PARAM_FIELD_ERR_HANDLER,
-                              .err_mode = UCP_ERR_HANDLING_MODE_PEER,
-                              .err_handler.cb = on_failure};
     const ucp_request_param_t none = {0};
-    ucp_address_t *address;
-    size_t length;
 
     ck_assert_int_eq(ucp_worker_set_am_recv_handler(workers[1], &handler), UCS_OK);
-    ck_assert_int_eq(ucp_worker_get_address(workers[1], &address, &length), UCS_OK);
-    params.address = address;
-    ck_assert_int_eq(ucp_ep_create(workers[0], &params, &ep), UCS_OK);
-    ucp_worker_release_address(workers[1], address);
+    ck_assert_int_eq(
+        rig_ucp_connect(workers, 0, UCP_ERR_HANDLING_MODE_PEER, on_failure, &ep),
+        UCS_OK);
     ck_assert_int_eq(rig_ucp_wait(workers, ucp_ep_flush_nbx(ep, &none)), UCS_OK);
 }
 
 static void start(void)
 {
-    const ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES,
-                                 .features = UCP_FEATURE_RMA | UCP_FEATURE_AM};
-    const ucp_worker_params_t worker_params = {0};
     unsigned i;
 
-    ck_assert_int_eq(ucp_init(&params, NULL, &context), UCS_OK);
-    for (i = 0; i < 2; i++) {
-        ck_assert_int_eq(ucp_worker_create(context, &worker_params, &workers[i]),
-                         UCS_OK);
-    }
+    rig_ucp_open(UCP_FEATURE_RMA | UCP_FEATURE_AM, &context, workers);
     connect_workers();
     source = malloc(SIZE);
     ck_assert_ptr_nonnull(source);
@@ -131,8 +116,6 @@ static void start(void)
 
 static void finish(void)
 {
-    const ucp_request_param_t force = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS,
-                                       .flags = UCP_EP_CLOSE_FLAG_FORCE};
     unsigned i;
 
     for (i = 0; i < NUM_GPUS; i++) {
@@ -144,10 +127,7 @@ static void finish(void)
     }
     ck_assert_int_eq(ucp_mem_unmap(context, source_memh), UCS_OK);
     free(source);
-    ck_assert_int_eq(rig_ucp_wait(workers, ucp_ep_close_nbx(ep, &force)), UCS_OK);
-    ucp_worker_destroy(workers[0]);
-    ucp_worker_destroy(workers[1]);
-    ucp_cleanup(context);
+    rig_ucp_close(context, workers, ep);
 }
 
 static void put_to(unsigned gpu, size_t length)

@@ -110,40 +110,25 @@ static ucs_status_t keep(void *arg, const void *header, size_t header_length,
 
 static void connect_worker(unsigned i)
 {
-    ucp_ep_params_t params = {.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
-                                            UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE,
-                              .err_mode = mode};
     const ucp_am_handler_param_t handler = {
         .field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB |
                       UCP_AM_HANDLER_PARAM_FIELD_ARG,
         .id = AM_ID,
         .cb = keep,
         .arg = &workers[i]};
-    ucp_address_t *address;
-    size_t length;
 
     if (mode == UCP_ERR_HANDLING_MODE_PEER) {
         ck_assert_int_eq(ucp_worker_set_am_recv_handler(workers[i], &handler), UCS_OK);
     }
-    ck_assert_int_eq(ucp_worker_get_address(workers[!i], &address, &length), UCS_OK);
-    params.address = address;
-    ck_assert_int_eq(ucp_ep_create(workers[i], &params, &eps[i]), UCS_OK);
-    ucp_worker_release_address(workers[!i], address);
+    ck_assert_int_eq(rig_ucp_connect(workers, i, mode, NULL, &eps[i]), UCS_OK);
 }
 
 static void start_with(ucp_err_handling_mode_t err_mode, uint64_t features)
 {
-    const ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES,
-                                 .features = features};
-    const ucp_worker_params_t worker_params = {0};
     unsigned i;
 
     mode = err_mode;
-    ck_assert_int_eq(ucp_init(&params, NULL, &context), UCS_OK);
-    for (i = 0; i < 2; i++) {
-        ck_assert_int_eq(ucp_worker_create(context, &worker_params, &workers[i]),
-                         UCS_OK);
-    }
+    rig_ucp_open(features, &context, workers);
     for (i = 0; i < 2; i++) {
         connect_worker(i);
     }
@@ -176,9 +161,7 @@ static void finish(void)
     }
     wait_received(requests[0], 0);
     wait_received(requests[1], 0);
-    ucp_worker_destroy(workers[0]);
-    ucp_worker_destroy(workers[1]);
-    ucp_cleanup(context);
+    rig_ucp_close(context, workers, NULL);
     free(source);
     free(target);
 }
