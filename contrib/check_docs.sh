@@ -1,7 +1,7 @@
 #!/bin/bash
-# The pages say what is so: links lead somewhere, every option of the library is in its
-# page, every UCX_MORI_ or MORIKV_ variable and every file of the tree that a page names exists,
-# a command that CI does not run says why (contrib/page_commands), and the pages are short.
+# Check the pages: links lead somewhere; every option of the library is in its page; every UCX_MORI_ or
+# MORIKV_ variable and every file that a page names exists; a command that CI does not run has a reason
+# (contrib/page_commands); pages of docs/ are distributed and in the index; the pages are short.
 # DO-07, DO-08, DO-10
 set -uo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib_check.sh"
@@ -129,6 +129,28 @@ check_length() { # DIR
     }
 }
 
+# Each page of docs/ is in the tarball and in the index.
+check_places() { # DIR
+    local page rc=0
+    [ -e "$1/Makefile.am" ] || return 0
+    while read -r page; do
+        case $page in
+        ./docs/README.md) continue ;;
+        ./docs/*) page=${page#./docs/} ;;
+        *) continue ;;
+        esac
+        (cd "$1" && find . -name '*.mk' -o -name Makefile.am) | sed "s|^|$1/|" | xargs grep -qF "docs/$page" || {
+            echo "docs/$page is in no EXTRA_DIST"
+            rc=1
+        }
+        grep -qF "]($page)" "$1/docs/README.md" || {
+            echo "docs/README.md does not list $page"
+            rc=1
+        }
+    done < <(pages "$1")
+    return $rc
+}
+
 check() { # DIR
     local dir=$1 page name names rc=0
     local -a tables
@@ -144,6 +166,7 @@ check() { # DIR
         esac
     done < <(pages "$dir")
     check_length "$dir" || rc=1
+    check_places "$dir" || rc=1
     if [ -e "$dir/src/base/options_table.c" ]; then
         while read -r name; do
             grep -q "^| \`$name\` |" "$dir/docs/morikv.md" || {
@@ -177,6 +200,14 @@ samples() {
     bad 'a test that is not there' 'CI: test/nowhere.sh'
     echo '    vllm serve MODEL' | write docs/xgmi.md
     bad 'a command of others' 'nothing runs this'
+    echo '[new](dev/new.md)' | write docs/README.md
+    echo 'a page' | write docs/dev/new.md
+    echo 'EXTRA_DIST = docs/README.md' | write Makefile.am
+    bad 'a page that is not distributed' 'docs/dev/new.md is in no EXTRA_DIST'
+    echo 'an index' | write docs/README.md
+    echo 'a page' | write docs/dev/new.md
+    echo 'EXTRA_DIST = docs/dev/new.md' | write Makefile.am
+    bad 'a page without a link' 'does not list dev/new.md'
     printf '```\nmake install\n```\n' | write docs/xgmi.md
     bad 'a command that nothing runs' 'between fences'
     echo '    {"LISTS", "8",' | write ucx_plugin/xgmi/xgmi_tl.c
