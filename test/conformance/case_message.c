@@ -624,6 +624,45 @@ static void death_of_a_full_peer_is_told_once(ct_t *ct)
              num_reqs, ucs_status_string(ct->side.events.ep_status));
 }
 
+/*
+ * A flush of the interface covers pending requests, and the error handler gets them
+ * back by a purge: what they lie in may be gone after it.
+ */
+static void flush_of_the_interface_covers_pending_messages_of_the_dead(ct_t *ct)
+{
+    uint64_t deadline = mkv_test_now_ms() + (uint64_t)mkv_test_limit_ms();
+    ct_message_req_t reqs[CT_MESSAGE_PENDING];
+    uint64_t counts[CT_MAX_ROWS] = {0};
+    ucs_status_t status;
+    int num_reqs;
+
+    ct_message_open(ct);
+    ct_message_send(ct, ct->ep, 0, 0);
+    counts[0] = 1;
+    ct_message_expect(ct, counts);
+    if (!ct_message_fill_held(ct, &counts[0])) {
+        return;
+    }
+    num_reqs = ct_message_add(ct->ep, 0, &counts[0], reqs);
+    ct->is_hurt = 1;
+    mkv_proc_kill(&ct->peer, SIGKILL);
+    mkv_proc_wait(&ct->peer);
+
+    do {
+        ct_progress(ct);
+        status = uct_iface_flush(ct->side.iface, UCT_FLUSH_FLAG_LOCAL, NULL);
+        ck_assert_msg(mkv_test_now_ms() < deadline, "the flush does not end: %s",
+                      ucs_status_string(status));
+        ck_assert_msg((status != UCS_OK) || (ct->side.events.num_ep_errors > 0) ||
+                          ct_message_is_ended(reqs, num_reqs),
+                      "flushed, and %d messages wait", num_reqs);
+        if (ct->side.events.num_ep_errors > 0) {
+            uct_ep_pending_purge(ct->ep, ct_message_purged, NULL);
+        }
+    } while (status != UCS_OK);
+    snprintf(ct->covered, sizeof(ct->covered), "%d messages waited", num_reqs);
+}
+
 
 const ct_case_t ct_cases_message[] = {
     {"pending_messages_come_in_order",
@@ -661,4 +700,9 @@ const ct_case_t ct_cases_message[] = {
      .flags = UCT_IFACE_FLAG_AM_BCOPY | UCT_IFACE_FLAG_PENDING |
               UCT_IFACE_FLAG_ERRHANDLE_PEER_FAILURE,
      .traits = CT_TRAIT_OTHER_PROCESS, .run = death_of_a_full_peer_is_told_once},
+    {"flush_of_the_interface_covers_pending_messages_of_the_dead",
+     .flags = UCT_IFACE_FLAG_AM_BCOPY | UCT_IFACE_FLAG_PENDING |
+              UCT_IFACE_FLAG_ERRHANDLE_PEER_FAILURE,
+     .traits = CT_TRAIT_OTHER_PROCESS | CT_TRAIT_CHECKED_KEYS,
+     .run = flush_of_the_interface_covers_pending_messages_of_the_dead},
     {NULL}};

@@ -228,5 +228,6 @@ extern const ct_case_t ct_cases_event[];
 extern const ct_case_t ct_cases_key[];
 extern const ct_case_t ct_cases_limit[];
 extern const ct_case_t ct_cases_fault[];
+extern const ct_case_t ct_cases_contract[];
 
 #endif

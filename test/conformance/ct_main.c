@@ -28,9 +28,9 @@ static const ct_variant_t ct_all_variants[] = {
 };
 
 static const ct_case_t *const ct_all_cases[] = {
-    ct_cases_query,   ct_cases_rma,    ct_cases_list, ct_cases_am,
-    ct_cases_message, ct_cases_atomic, ct_cases_flow, ct_cases_event,
-    ct_cases_key,     ct_cases_limit,  ct_cases_fault};
+    ct_cases_query,   ct_cases_rma,    ct_cases_list,  ct_cases_am,
+    ct_cases_message, ct_cases_atomic, ct_cases_flow,  ct_cases_event,
+    ct_cases_key,     ct_cases_limit,  ct_cases_fault, ct_cases_contract};
 
 
 /* Subject of a run; written once by main() before anything is forked. */

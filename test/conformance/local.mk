@@ -9,6 +9,7 @@ test_conformance_uct_conformance_SOURCES = \
 	test/conformance/case_atomic.c test/conformance/case_flow.c \
 	test/conformance/case_event.c \
 	test/conformance/case_key.c test/conformance/case_fault.c \
+	test/conformance/case_contract.c \
 	test/conformance/ct_main.c
 test_conformance_uct_conformance_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 test_conformance_uct_conformance_LDADD = \

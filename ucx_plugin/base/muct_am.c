@@ -26,3 +26,25 @@ ucs_status_t muct_am_refuse(uint8_t id, size_t length, size_t max)
         id, length, (unsigned)UCT_AM_ID_MAX, max);
     return UCS_ERR_INVALID_PARAM;
 }
+
+ucs_status_t muct_am_check_alignment(const uct_iface_params_t *params, size_t *align_p)
+{
+    size_t align =
+        MUCT_PARAM(UCT_IFACE_PARAM_FIELD, params, am_alignment, AM_ALIGNMENT, 1);
+
+    if ((params->field_mask & UCT_IFACE_PARAM_FIELD_AM_ALIGN_OFFSET) &&
+        !(params->field_mask & UCT_IFACE_PARAM_FIELD_AM_ALIGNMENT)) {
+        muct_error("am_align_offset %zu is given without am_alignment",
+                   params->am_align_offset);
+        return UCS_ERR_INVALID_PARAM;
+    }
+
+    if ((align == 0) || (align & (align - 1)) || (align > MUCT_AM_MAX_ALIGN)) {
+        muct_error("am_alignment is %zu: expected a power of two up to %u", align,
+                   MUCT_AM_MAX_ALIGN);
+        return UCS_ERR_INVALID_PARAM;
+    }
+
+    *align_p = align;
+    return UCS_OK;
+}

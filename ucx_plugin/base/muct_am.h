@@ -28,6 +28,20 @@ static inline void muct_am_trace(const uct_base_iface_t *iface,
 }
 
 
+/** Largest alignment of received messages that an interface takes. */
+#define MUCT_AM_MAX_ALIGN 65536u
+
+/**
+ * Check the alignment that the user requests for received messages.
+ *
+ * @param [out] align_p  The alignment; 1 if none is requested.
+ *
+ * @return UCS_ERR_INVALID_PARAM  It is no power of two up to MUCT_AM_MAX_ALIGN, or an
+ *                                offset is given without it.
+ */
+ucs_status_t muct_am_check_alignment(const uct_iface_params_t *params, size_t *align_p);
+
+
 /** Log what a message has that none may. @return UCS_ERR_INVALID_PARAM. */
 ucs_status_t muct_am_refuse(uint8_t id, size_t length, size_t max);
 

@@ -36,4 +36,9 @@ void muct_log(ucs_log_level_t level, const char *file, unsigned line,
 #define muct_trace(_fmt, ...) ucs_trace_req(_fmt, ##__VA_ARGS__)
 #define muct_trace_data(_fmt, ...) ucs_trace_data(_fmt, ##__VA_ARGS__)
 
+/** Line of a put or get; costs a look at the level where that is lower. */
+#define muct_trace_op(_what, _length, _remote)                                         \
+    muct_trace_data("%s %zu to or from 0x%llx", _what, (size_t)(_length),              \
+                    (unsigned long long)(_remote))
+
 #endif

@@ -116,6 +116,7 @@ ucs_status_t muct_copy_ep_put_short(uct_ep_h ep, const void *buffer, unsigned le
                                     uint64_t remote_addr, uct_rkey_t rkey)
 {
     (void)rkey;
+    muct_trace_op("put short", length, remote_addr);
     return muct_copy_ep_copy(ep, (void *)remote_addr, buffer, length);
 }
 
@@ -123,6 +124,7 @@ ucs_status_t muct_copy_ep_get_short(uct_ep_h ep, void *buffer, unsigned length,
                                     uint64_t remote_addr, uct_rkey_t rkey)
 {
     (void)rkey;
+    muct_trace_op("get short", length, remote_addr);
     return muct_copy_ep_copy(ep, buffer, (const void *)remote_addr, length);
 }
 
@@ -141,6 +143,7 @@ ssize_t muct_copy_ep_put_bcopy(uct_ep_h ep, uct_pack_callback_t pack_cb, void *a
     }
 
     length = pack_cb(buffer, arg);
+    muct_trace_op("put bcopy", length, remote_addr);
     status = muct_copy_ep_copy(ep, (void *)remote_addr, buffer, length);
     free(buffer);
     return (status == UCS_OK) ? (ssize_t)length : (ssize_t)status;
@@ -160,6 +163,7 @@ ucs_status_t muct_copy_ep_get_bcopy(uct_ep_h ep, uct_unpack_callback_t unpack_cb
         return UCS_ERR_NO_MEMORY;
     }
 
+    muct_trace_op("get bcopy", length, remote_addr);
     status = muct_copy_ep_copy(ep, buffer, (const void *)remote_addr, length);
     if (status == UCS_OK) {
         unpack_cb(arg, buffer, length);
@@ -197,6 +201,7 @@ ucs_status_t muct_copy_ep_put_zcopy(uct_ep_h ep, const uct_iov_t *iov, size_t io
         return status;
     }
 
+    muct_trace_op("put zcopy", iov->length, remote_addr);
     return muct_copy_ep_start(ep, (void *)remote_addr, iov->buffer, iov, comp);
 }
 
@@ -216,6 +221,7 @@ ucs_status_t muct_copy_ep_get_zcopy(uct_ep_h ep, const uct_iov_t *iov, size_t io
         return status;
     }
 
+    muct_trace_op("get zcopy", iov->length, remote_addr);
     return muct_copy_ep_start(ep, iov->buffer, (const void *)remote_addr, iov, comp);
 }
 

@@ -21,6 +21,7 @@
 #include "loader/loader_core.h"
 #include "loader/loader_say.h"
 #include "loader/loader_ucx.h"
+#include "loader/loader_version.h"
 
 #include <dirent.h>
 #include <dlfcn.h>
@@ -163,9 +164,30 @@ err_close:
     return -1;
 }
 
+/* ./configure refuses a UCX that base/muct_uct_abi.h does not describe. */
+static void muct_loader_warn_missing_core(const muct_loader_ucx_t *ucx, int minor,
+                                          const char *folder)
+{
+    char cores[128];
+
+    muct_loader_list_cores(folder, cores, sizeof(cores));
+    if (minor > MUCT_LOADER_NEWEST_MINOR) {
+        muct_loader_warn(
+            "ucx-mori is not used: %s is UCX 1.%d, and this release serves "
+            "UCX 1.22 to 1.%d: install a newer ucx-mori, or use such a UCX",
+            ucx->file, minor, MUCT_LOADER_NEWEST_MINOR);
+        return;
+    }
+    muct_loader_warn(
+        "ucx-mori is not used: %s is UCX 1.%d, and %s has cores for UCX %s: "
+        "add mori-core-1.%d.so, built by ./configure --with-ucx=DIR "
+        "against that UCX",
+        ucx->file, minor, folder, (cores[0] == '\0') ? "none" : cores, minor);
+}
+
 static int muct_loader_serve(const muct_loader_ucx_t *ucx)
 {
-    char folder[PATH_MAX - 64], file[PATH_MAX], reason[512], cores[128];
+    char folder[PATH_MAX - 64], file[PATH_MAX], reason[512];
     int minor;
 
     minor = muct_loader_version_choose(&ucx->facts, reason, sizeof(reason));
@@ -181,12 +203,7 @@ static int muct_loader_serve(const muct_loader_ucx_t *ucx)
 
     snprintf(file, sizeof(file), "%s/mori-core-1.%d.so", folder, minor);
     if (access(file, F_OK)) {
-        muct_loader_list_cores(folder, cores, sizeof(cores));
-        muct_loader_warn("ucx-mori is not used: %s is UCX 1.%d, and %s has cores for "
-                         "UCX %s: add mori-core-1.%d.so, built by ./configure "
-                         "--with-ucx=DIR against that UCX",
-                         ucx->file, minor, folder, (cores[0] == '\0') ? "none" : cores,
-                         minor);
+        muct_loader_warn_missing_core(ucx, minor, folder);
         return -1;
     }
     if (muct_loader_start_core(file, minor, ucx, reason, sizeof(reason))) {

@@ -11,6 +11,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+/** The newest UCX 1.x that this release can be built for: base/muct_uct_abi.h. */
+#define MUCT_LOADER_NEWEST_MINOR 23
+
 /** Versions that a UCX reports. */
 typedef struct muct_loader_facts {
     int minor;           /**< Minor version of its libucp, -1 when none is loaded */

@@ -4,6 +4,7 @@
 
 #include "rdma/rdma_tl.h"
 
+#include "base/muct_am.h"
 #include "base/muct_log.h"
 #include "rdma/op/rdma_sgl_defer.h"
 #include "rdma/op/rdma_sgl_check.h"
@@ -37,8 +38,6 @@
 #include <sys/epoll.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
-
-#define MUCT_RDMA_MAX_AM_ALIGN 65536u
 
 static ucs_status_t muct_rdma_iface_add_fd(muct_rdma_iface_t *iface, int fd)
 {
@@ -216,20 +215,12 @@ static void muct_rdma_iface_set_path(muct_rdma_iface_t *iface,
 static ucs_status_t muct_rdma_iface_am_alignment(const uct_iface_params_t *params,
                                                  size_t *align_p, size_t *offset_p)
 {
-    size_t align =
-        MUCT_PARAM(UCT_IFACE_PARAM_FIELD, params, am_alignment, AM_ALIGNMENT, 1);
+    ucs_status_t status;
+    size_t align;
 
-    if ((params->field_mask & UCT_IFACE_PARAM_FIELD_AM_ALIGN_OFFSET) &&
-        !(params->field_mask & UCT_IFACE_PARAM_FIELD_AM_ALIGNMENT)) {
-        muct_error("am_align_offset %zu is given without am_alignment",
-                   params->am_align_offset);
-        return UCS_ERR_INVALID_PARAM;
-    }
-
-    if ((align == 0) || (align & (align - 1)) || (align > MUCT_RDMA_MAX_AM_ALIGN)) {
-        muct_error("am_alignment is %zu: expected a power of two up to %u", align,
-                   MUCT_RDMA_MAX_AM_ALIGN);
-        return UCS_ERR_INVALID_PARAM;
+    status = muct_am_check_alignment(params, &align);
+    if (status != UCS_OK) {
+        return status;
     }
 
     /* one that is not less is the same as its rest: UCP gives such ones */

@@ -149,6 +149,10 @@ ucs_status_t muct_xgmi_iface_flush(uct_iface_h tl_iface, unsigned flags,
     if (comp != NULL) {
         return UCS_ERR_UNSUPPORTED;
     }
+    if (!ucs_list_is_empty(&iface->waiting_eps) ||
+        !ucs_list_is_empty(&iface->apart_eps)) {
+        return UCS_INPROGRESS; /* the error handler purges requests of a dead peer */
+    }
 
     return muct_xgmi_iface_is_idle(iface) ? UCS_OK : UCS_INPROGRESS;
 }

@@ -298,7 +298,7 @@ static ucs_status_t muct_xgmi_mem_export(const muct_xgmi_md_t *md, muct_xgmi_mem
     key->base = export->base;
     key->alloc_length = export->length;
     key->buffer_id = export->buffer_id;
-    key->device = (uint16_t)export->device;
+    key->device = (uint16_t) export->device;
     memcpy(key->handle, export->handle, sizeof(key->handle));
     return UCS_OK;
 }
@@ -336,13 +336,14 @@ static ucs_status_t muct_xgmi_md_mkey_pack(uct_md_h md, uct_mem_h memh, void *ad
                                            void *buffer)
 {
     const muct_xgmi_md_t *self = ucs_derived_of(md, muct_xgmi_md_t);
+    unsigned flags = MUCT_PARAM(UCT_MD_MKEY_PACK_FIELD, params, flags, FLAGS, 0);
     muct_xgmi_mem_t *mem = memh;
     muct_xgmi_key_t key = {0};
 
     /* The key is of the whole registration, whatever part was asked for. */
     (void)address;
     (void)length;
-    (void)params;
+    mem->may_invalidate |= !!(flags & UCT_MD_MKEY_PACK_FLAG_INVALIDATE_RMA);
     key.owner = self->self.owner;
     key.address = mem->address;
     key.length = mem->length;
@@ -372,7 +373,8 @@ static ucs_status_t muct_xgmi_md_mem_dereg(uct_md_h md,
     bool is_invalidating = !!(flags & UCT_MD_MEM_DEREG_FLAG_INVALIDATE);
     muct_xgmi_inval_mem_t what;
 
-    if ((mem == NULL) || (is_invalidating && (comp == NULL))) {
+    if ((mem == NULL) ||
+        (is_invalidating && ((comp == NULL) || !mem->may_invalidate))) {
         return UCS_ERR_INVALID_PARAM;
     }
 

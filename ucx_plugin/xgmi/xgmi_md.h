@@ -50,6 +50,7 @@ typedef struct muct_xgmi_mem {
     int device; /**< Device of the memory; for host memory: the device that copies */
     bool is_host;
     bool has_slot;
+    bool may_invalidate; /**< A key was packed for it */
     uint32_t slot;
     uint32_t generation;
     muct_xgmi_export_t export;  /**< Its allocation, as the last key had it */

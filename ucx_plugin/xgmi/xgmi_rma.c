@@ -188,6 +188,8 @@ static UCS_F_ALWAYS_INLINE ucs_status_t muct_xgmi_ep_zcopy(
         return muct_xgmi_ep_not_found(ep, queue, tl_rkey, status);
     }
 
+    muct_trace_op((dir == MUCT_XGMI_PUT) ? "put zcopy" : "get zcopy", iov->length,
+                  raddr);
     muct_xgmi_queue_set_operands(queue, mem, rkey->uid);
     muct_xgmi_ep_add(queue, dir, (uintptr_t)iov->buffer + mem->delta, laddr,
                      iov->length);
@@ -259,6 +261,7 @@ static ucs_status_t muct_xgmi_ep_put_buffer(muct_xgmi_ep_t *ep,
         return muct_xgmi_ep_not_found(ep, queue, rkey, status);
     }
 
+    muct_trace_op("put short or bcopy", length, raddr);
     muct_xgmi_queue_set_operands(queue, buffer, ((muct_xgmi_rkey_t *)rkey)->uid);
     muct_xgmi_queue_add(queue, laddr, (uintptr_t)buffer->data, length);
     muct_xgmi_ep_commit(ep, queue, muct_xgmi_ep_put_bcopy_done, buffer);
@@ -275,7 +278,7 @@ ucs_status_t muct_xgmi_ep_put_short(uct_ep_h tl_ep, const void *data, unsigned l
     ucs_status_t status;
 
     if (length > iface->max_short) {
-        muct_error("short put of %u bytes: expected at most %zu", length,
+        muct_error("short put of length %u: expected at most %zu bytes", length,
                    iface->max_short);
         return UCS_ERR_INVALID_PARAM;
     }
@@ -353,6 +356,7 @@ ucs_status_t muct_xgmi_ep_get_bcopy(uct_ep_h tl_ep, uct_unpack_callback_t unpack
         return muct_xgmi_ep_not_found(ep, queue, rkey, status);
     }
 
+    muct_trace_op("get bcopy", length, remote_addr);
     buffer->unpack_cb = unpack_cb;
     buffer->unpack_arg = arg;
     buffer->length = length;

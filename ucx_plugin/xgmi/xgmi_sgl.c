@@ -397,6 +397,9 @@ static UCS_F_ALWAYS_INLINE ucs_status_t muct_xgmi_sgl_post(uct_ep_h tl_ep,
         return UCS_ERR_INVALID_PARAM;
     }
 
+    muct_trace_op((dir == MUCT_XGMI_PUT) ? "put list of entries"
+                                         : "get list of entries",
+                  sgl->count, sgl->raddrs[0]);
     mem = sgl->memhs[0];
     return (mem == NULL) ? muct_xgmi_sgl_post_mixed(ep, iface, dir, sgl, comp)
                          : muct_xgmi_sgl_post_one(ep, iface, dir, sgl, mem, comp);

@@ -6,6 +6,7 @@
 
 #include "xgmi/xgmi_tl.h"
 
+#include "base/muct_am.h"
 #include "base/muct_gpu_tl.h"
 #include "base/muct_log.h"
 #include "base/muct_stub_ops.h"
@@ -470,9 +471,17 @@ static ucs_status_t muct_xgmi_iface_open(uct_md_h md, uct_worker_h worker,
                                          const uct_iface_config_t *tl_config,
                                          uct_iface_h *iface_p)
 {
-    muct_xgmi_iface_t *iface = calloc(1, sizeof(*iface));
+    muct_xgmi_iface_t *iface;
     ucs_status_t status;
+    size_t align;
 
+    /* received messages stay in their ring, so any possible alignment is kept */
+    status = muct_am_check_alignment(params, &align);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    iface = calloc(1, sizeof(*iface));
     if (iface == NULL) {
         muct_error("failed to allocate an interface");
         return UCS_ERR_NO_MEMORY;

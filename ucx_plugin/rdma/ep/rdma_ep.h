@@ -277,11 +277,6 @@ static inline size_t muct_rdma_max_zcopy(const muct_rdma_limits_t *limits)
     return (size_t)limits->max_msg_size * limits->num_qps;
 }
 
-/** Once an operation, at the level that is for it; costs a look otherwise. */
-#define muct_rdma_trace_op(_what, _length, _remote)                                    \
-    muct_trace_data("%s %zu to or from 0x%llx", _what, (size_t)(_length),              \
-                    (unsigned long long)(_remote))
-
 /* Callbacks for the end of a work request; the comment names the slot's arg. */
 void muct_rdma_done_comp(void *arg, ucs_status_t status);     /* uct_completion_t */
 void muct_rdma_done_buf(void *arg, ucs_status_t status);      /* buffer */

@@ -535,18 +535,20 @@ ucs_status_t muct_rdma_md_mem_dereg(uct_md_h uct_md,
 {
     unsigned flags = MUCT_PARAM(UCT_MD_MEM_DEREG_FIELD, params, flags, FLAGS, 0);
     muct_rdma_mem_t *mem = MUCT_PARAM(UCT_MD_MEM_DEREG_FIELD, params, memh, MEMH, NULL);
+    uct_completion_t *comp =
+        MUCT_PARAM(UCT_MD_MEM_DEREG_FIELD, params, comp, COMPLETION, NULL);
+    bool is_invalidating = !!(flags & UCT_MD_MEM_DEREG_FLAG_INVALIDATE);
 
     (void)uct_md;
-    if (mem == NULL) {
+    if ((mem == NULL) ||
+        (is_invalidating && ((comp == NULL) || !mem->may_invalidate))) {
         return UCS_ERR_INVALID_PARAM;
     }
 
     /* every region has keys of its own, and the device refuses them from here on */
     muct_rdma_mem_destroy(mem);
-    if ((flags & UCT_MD_MEM_DEREG_FLAG_INVALIDATE) &&
-        (params->field_mask & UCT_MD_MEM_DEREG_FIELD_COMPLETION) &&
-        (params->comp != NULL)) {
-        muct_completion_invoke(params->comp, UCS_OK);
+    if (is_invalidating) {
+        muct_completion_invoke(comp, UCS_OK);
     }
 
     return UCS_OK;
@@ -568,6 +570,9 @@ ucs_status_t muct_rdma_md_mkey_pack(uct_md_h uct_md, uct_mem_h memh, void *addre
     if (flags & UCT_MD_MKEY_PACK_FLAG_EXPORT) {
         return UCS_ERR_UNSUPPORTED;
     }
+
+    mem->may_invalidate |= !!(flags & (UCT_MD_MKEY_PACK_FLAG_INVALIDATE_RMA |
+                                       UCT_MD_MKEY_PACK_FLAG_INVALIDATE_AMO));
 
     if (mem->is_gpu) {
         status = muct_rdma_md_renew(md, mem);

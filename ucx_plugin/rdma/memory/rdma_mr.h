@@ -41,6 +41,7 @@ struct muct_rdma_mem {
     struct ibv_pd *pd;
     int access; /**< As registered */
     bool is_gpu;
+    bool may_invalidate;    /**< A key was packed for it */
     uint64_t buffer_id;     /**< Id of the GPU memory; 0: unknown */
     ucs_list_link_t list;   /**< Link in the list of all regions of the process */
     muct_rdma_mem_t *twins; /**< The same memory with other devices, for endpoints that

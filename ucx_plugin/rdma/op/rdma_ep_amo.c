@@ -57,7 +57,7 @@ static ucs_status_t muct_rdma_ep_atomic(muct_rdma_ep_t *ep, enum ibv_wr_opcode o
         return status;
     }
 
-    muct_rdma_trace_op("atomic of bytes", sizeof(uint64_t), remote_addr);
+    muct_trace_op("atomic of bytes", sizeof(uint64_t), remote_addr);
     buf->comp = comp;
     buf->arg = result;
     wr = muct_rdma_sq_begin(&chan->sq, opcode);

@@ -115,7 +115,7 @@ ucs_status_t muct_rdma_ep_put_short(uct_ep_h tl_ep, const void *buffer, unsigned
         return status;
     }
 
-    muct_rdma_trace_op("put short", length, remote_addr);
+    muct_trace_op("put short", length, remote_addr);
     if (length > chan->sq.max_inline) {
         status = muct_rdma_ep_get_buf(ep, &buf);
         if (status != UCS_OK) {
@@ -172,7 +172,7 @@ ssize_t muct_rdma_ep_put_bcopy(uct_ep_h tl_ep, uct_pack_callback_t pack, void *a
         return status;
     }
 
-    muct_rdma_trace_op("put bcopy", length, remote_addr);
+    muct_trace_op("put bcopy", length, remote_addr);
     muct_rdma_chan_put_buf(chan, buf, (uint32_t)length, key, remote_addr);
     return (ssize_t)length;
 }
@@ -202,7 +202,7 @@ ucs_status_t muct_rdma_ep_get_bcopy(uct_ep_h tl_ep, uct_unpack_callback_t unpack
         return status;
     }
 
-    muct_rdma_trace_op("get bcopy", length, remote_addr);
+    muct_trace_op("get bcopy", length, remote_addr);
     buf->unpack = unpack;
     buf->arg = arg;
     buf->comp = comp;
@@ -398,9 +398,9 @@ static UCS_F_NOINLINE ucs_status_t muct_rdma_ep_zcopy_any(
     muct_rdma_cursor_t cursor = {.iov = iov, .iovcnt = iovcnt, .remote = remote_addr};
     ucs_status_t status;
 
-    muct_rdma_trace_op((opcode == IBV_WR_RDMA_WRITE) ? "put zcopy of blocks"
-                                                     : "get zcopy of blocks",
-                       iovcnt, remote_addr);
+    muct_trace_op((opcode == IBV_WR_RDMA_WRITE) ? "put zcopy of blocks"
+                                                : "get zcopy of blocks",
+                  iovcnt, remote_addr);
     status = muct_rdma_ep_check_iov(ep, iov, iovcnt, &cursor.left);
     if ((status != UCS_OK) || (cursor.left == 0)) {
         return status;

@@ -263,9 +263,9 @@ static ucs_status_t muct_rdma_ep_sgl_zcopy(muct_rdma_ep_t *ep,
         return status;
     }
 
-    muct_rdma_trace_op((opcode == IBV_WR_RDMA_WRITE) ? "put list of blocks"
-                                                     : "get list of blocks",
-                       sgl->count, (sgl->count > 0) ? sgl->remote_addrs[0] : 0);
+    muct_trace_op((opcode == IBV_WR_RDMA_WRITE) ? "put list of blocks"
+                                                : "get list of blocks",
+                  sgl->count, (sgl->count > 0) ? sgl->remote_addrs[0] : 0);
 
     return muct_rdma_ep_sgl(ep, opcode, sgl, comp);
 }
