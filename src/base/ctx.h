@@ -126,6 +126,7 @@ struct mkv_ctx {
     uint64_t last_plan;
     uint64_t last_connection;
     uint64_t epoch;
+    uint64_t removed_epoch; /* the last one that removed regions */
     unsigned num_regions;
 
     mkv_list_t peers;

@@ -414,6 +414,7 @@ static void mkv_regions_take_mems(mkv_ctx_t *ctx, const mkv_mem_index_t *index)
         mem = (region->mem == NULL) ? mkv_mem_find(index, &region->info) : NULL;
         if (mem != NULL) {
             region->mem = mem;
+            region->epoch = ctx->epoch + 1;
             ++mem->num_regions;
         }
     }
@@ -501,7 +502,7 @@ mkv_status_t mkv_regions_remove(mkv_ctx_t *ctx, const mkv_region_id_t *ids,
             mkv_region_destroy(ctx, region);
         }
     }
-    ++ctx->epoch;
+    ctx->removed_epoch = ++ctx->epoch;
     return mkv_mems_destroy_unused(ctx);
 }
 

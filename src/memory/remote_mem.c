@@ -158,7 +158,7 @@ static void mkv_remote_forget(mkv_remote_t *remote)
     free(remote->region_mems);
     remote->regions = NULL;
     remote->region_mems = NULL;
-    remote->num_regions = 0;
+    remote->num_regions = remote->max_regions = 0;
 }
 
 /* Memory that the peer no longer announces is freed with its last user */
@@ -167,9 +167,11 @@ static void mkv_remote_mark_current(mkv_remote_t *remote, const mkv_blob_info_t 
     mkv_rmem_t *rmem;
     uint32_t i;
 
-    mkv_list_for_each(rmem, &remote->mems, mkv_rmem_t, list)
-    {
-        rmem->is_current = false;
+    if (info->since == 0) { /* else nothing was removed */
+        mkv_list_for_each(rmem, &remote->mems, mkv_rmem_t, list)
+        {
+            rmem->is_current = false;
+        }
     }
     for (i = 0; i < info->num_mems; ++i) {
         rmem = mkv_rmem_find(remote, info->mems[i].id);
@@ -179,35 +181,31 @@ static void mkv_remote_mark_current(mkv_remote_t *remote, const mkv_blob_info_t 
     }
 }
 
-mkv_status_t mkv_remote_update(mkv_remote_t *remote, const mkv_blob_info_t *info)
+/* A table of `num` regions with room for `max`; the old one stays on errors */
+static mkv_status_t mkv_remote_set(mkv_remote_t *remote, const mkv_wire_region_t *old,
+                                   uint32_t num, uint32_t max)
 {
     mkv_table_t names = {0}, ids = {0};
     mkv_wire_region_t *regions;
     mkv_status_t status;
     mkv_rmem_t **mems;
-    uint32_t i;
 
-    regions = calloc(info->num_regions + 1, sizeof(*regions));
-    mems = calloc(info->num_regions + 1, sizeof(*mems));
+    regions = calloc((size_t)max + 1, sizeof(*regions));
+    mems = calloc((size_t)max + 1, sizeof(*mems));
     if ((regions == NULL) || (mems == NULL)) {
         status = mkv_error(&remote->ctx->log, MKV_ERR_NOMEM, "no memory for %u regions",
-                           info->num_regions);
+                           max);
         goto err_free;
     }
-    if (info->num_regions > 0) {
-        memcpy(regions, info->regions, info->num_regions * sizeof(*regions));
+    if (num > 0) {
+        memcpy(regions, old, num * sizeof(*regions));
     }
-    status = mkv_remote_index(remote, regions, info->num_regions, &names, &ids);
-    if (status == MKV_OK) {
-        status = mkv_remote_unpack(remote, info);
-    }
+    status = mkv_remote_index(remote, regions, num, &names, &ids);
     if (status != MKV_OK) {
         goto err_free;
     }
-
-    mkv_remote_mark_current(remote, info);
-    for (i = 0; i < info->num_regions; ++i) {
-        mems[i] = mkv_rmem_find(remote, info->mems[regions[i].mem].id);
+    if ((num > 0) && (old == remote->regions)) {
+        memcpy(mems, remote->region_mems, num * sizeof(*mems));
     }
 
     mkv_remote_forget(remote);
@@ -215,8 +213,8 @@ mkv_status_t mkv_remote_update(mkv_remote_t *remote, const mkv_blob_info_t *info
     remote->regions_by_id = ids;
     remote->regions = regions;
     remote->region_mems = mems;
-    remote->num_regions = info->num_regions;
-    remote->epoch = info->epoch;
+    remote->num_regions = num;
+    remote->max_regions = max;
     return MKV_OK;
 
 err_free:
@@ -225,6 +223,87 @@ err_free:
     free(regions);
     free(mems);
     return status;
+}
+
+/* A region that was added. The peer may have told of it in a HELLO that it repeated. */
+static mkv_status_t mkv_remote_add(mkv_remote_t *remote, const mkv_blob_info_t *info,
+                                   const mkv_wire_region_t *wire)
+{
+    mkv_wire_region_t *region;
+    mkv_status_t status = MKV_OK;
+
+    if (mkv_table_find(&remote->regions_by_id, wire->id) != NULL) {
+        return MKV_OK;
+    }
+    if (remote->num_regions == remote->max_regions) {
+        status = mkv_remote_set(remote, remote->regions, remote->num_regions,
+                                2 * remote->max_regions + 16);
+        if (status != MKV_OK) {
+            return status;
+        }
+    }
+
+    region = &remote->regions[remote->num_regions];
+    *region = *wire;
+    remote->region_mems[remote->num_regions] =
+        mkv_rmem_find(remote, info->mems[wire->mem].id);
+    status = mkv_remote_index(remote, region, 1, &remote->regions_by_name,
+                              &remote->regions_by_id);
+    if (status == MKV_OK) {
+        ++remote->num_regions;
+    }
+    return status;
+}
+
+/* Regions were added to those of an epoch that is known here. An error ends the peer.
+ */
+static mkv_status_t mkv_remote_extend(mkv_remote_t *remote, const mkv_blob_info_t *info)
+{
+    mkv_status_t status;
+    uint32_t i;
+
+    if (info->since > remote->epoch) {
+        return mkv_error(&remote->ctx->log, MKV_ERR_PROTOCOL,
+                         "it tells what is new since epoch %llu, and %llu is known",
+                         (unsigned long long)info->since,
+                         (unsigned long long)remote->epoch);
+    }
+    status = mkv_remote_unpack(remote, info);
+    mkv_remote_mark_current(remote, info);
+    for (i = 0; (i < info->num_regions) && (status == MKV_OK); ++i) {
+        status = mkv_remote_add(remote, info, &info->regions[i]);
+    }
+    if ((status == MKV_OK) && (info->epoch > remote->epoch)) {
+        remote->epoch = info->epoch;
+    }
+    return status;
+}
+
+mkv_status_t mkv_remote_update(mkv_remote_t *remote, const mkv_blob_info_t *info)
+{
+    mkv_status_t status;
+    uint32_t i;
+
+    if (info->since != 0) {
+        return mkv_remote_extend(remote, info);
+    }
+
+    status = mkv_remote_unpack(remote, info);
+    if (status == MKV_OK) {
+        status =
+            mkv_remote_set(remote, info->regions, info->num_regions, info->num_regions);
+    }
+    if (status != MKV_OK) {
+        return status;
+    }
+
+    mkv_remote_mark_current(remote, info);
+    for (i = 0; i < info->num_regions; ++i) {
+        remote->region_mems[i] =
+            mkv_rmem_find(remote, info->mems[info->regions[i].mem].id);
+    }
+    remote->epoch = info->epoch;
+    return MKV_OK;
 }
 
 /* Return the region and its memory; NULL stays NULL */

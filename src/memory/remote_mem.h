@@ -49,6 +49,7 @@ typedef struct mkv_remote {
     mkv_wire_region_t *regions; /**< Peer's regions; mem indexes region_mems */
     mkv_rmem_t **region_mems;   /**< Parallel to regions */
     uint32_t num_regions;
+    uint32_t max_regions;        /**< Room in the two arrays */
     mkv_table_t mems_by_id;      /**< mkv_rmem_t */
     mkv_table_t regions_by_name; /**< mkv_wire_region_t in regions */
     mkv_table_t regions_by_id;
@@ -58,12 +59,12 @@ typedef struct mkv_remote {
 } mkv_remote_t;
 
 /**
- * Take over the peer's latest table of regions.
+ * Take over the peer's latest table of regions, or what was added to it.
  *
  * Maps are not looked at: mkv_maps_refresh() is next, and then mkv_remote_trim().
  *
  * @return MKV_OK, MKV_ERR_NOMEM, MKV_ERR_TRANSPORT: a key cannot be unpacked. The old
- *         table stays then.
+ *         table stays then; or MKV_ERR_PROTOCOL.
  */
 mkv_status_t mkv_remote_update(mkv_remote_t *remote, const mkv_blob_info_t *info);
 

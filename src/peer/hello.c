@@ -17,13 +17,16 @@
 #include "peer/proof.h"
 #include "peer/self_blob.h"
 
-mkv_status_t mkv_hello_send(mkv_peer_t *peer, mkv_msg_type_t type)
+/* The description, with the regions that were added since that epoch; 0: all */
+static mkv_status_t mkv_hello_send_since(mkv_peer_t *peer, mkv_msg_type_t type,
+                                         uint64_t since)
 {
     mkv_audience_t audience = {
         .connection = peer->connection,
         .proof = mkv_proof(peer->ctx->proof_key, peer->process.ctx_id),
         .claim = peer->claim,
-        .remote = &peer->remote};
+        .remote = &peer->remote,
+        .since = since};
     mkv_msg_t msg = {.type = type};
     mkv_status_t status;
     mkv_wbuf_t wbuf;
@@ -40,6 +43,11 @@ mkv_status_t mkv_hello_send(mkv_peer_t *peer, mkv_msg_type_t type)
     }
     mkv_wbuf_cleanup(&wbuf);
     return status;
+}
+
+mkv_status_t mkv_hello_send(mkv_peer_t *peer, mkv_msg_type_t type)
+{
+    return mkv_hello_send_since(peer, type, 0);
 }
 
 mkv_status_t mkv_hello_repeat(mkv_peer_t *peer)
@@ -224,7 +232,9 @@ static mkv_status_t mkv_hello_update(mkv_peer_t *peer, const mkv_msg_t *msg)
         status = mkv_remote_update(&peer->remote, &info);
         if (status == MKV_OK) {
             num_stale = mkv_maps_refresh(&peer->remote);
-            mkv_remote_trim(&peer->remote);
+            if (info.since == 0) { /* else nothing was removed */
+                mkv_remote_trim(&peer->remote);
+            }
             mkv_hello_tell_change(peer, epoch, num_stale);
         }
     } else {
@@ -280,6 +290,15 @@ mkv_status_t mkv_hello_tell_keys(mkv_peer_t *peer)
     return status;
 }
 
+/* What is new, as far as nothing was removed: a message of all costs the more the more
+ * regions there are, and each commit sends one. */
+static mkv_status_t mkv_hello_tell_new(mkv_peer_t *peer)
+{
+    bool is_more = (peer->told_epoch >= peer->ctx->removed_epoch);
+
+    return mkv_hello_send_since(peer, MKV_MSG_REGIONS, is_more ? peer->told_epoch : 0);
+}
+
 void mkv_hello_tell_regions(mkv_ctx_t *ctx)
 {
     mkv_peer_t *peer;
@@ -288,7 +307,7 @@ void mkv_hello_tell_regions(mkv_ctx_t *ctx)
     {
         mkv_grants_trim(peer);
         if (mkv_conn_is_alive(peer->state) && (peer->state != MKV_CONN_CONNECTING) &&
-            (mkv_hello_send(peer, MKV_MSG_REGIONS) != MKV_OK)) {
+            (mkv_hello_tell_new(peer) != MKV_OK)) {
             mkv_peer_fail(peer, MKV_ERR_NOMEM, "sending the new regions failed");
         }
     }

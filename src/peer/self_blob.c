@@ -25,60 +25,117 @@ static void mkv_blob_add_key(mkv_wire_mem_t *wire, const mkv_mem_t *mem)
     wire->rkey_length = (uint32_t)mem->rkey_length;
 }
 
-static void mkv_blob_add_mems(mkv_ctx_t *ctx, const mkv_audience_t *audience,
-                              mkv_blob_info_t *info)
+static void mkv_blob_add_mem(const mkv_audience_t *audience, mkv_blob_info_t *info,
+                             mkv_mem_t *mem)
 {
-    mkv_wire_mem_t *wire;
+    mkv_wire_mem_t *wire = &info->mems[info->num_mems];
+
+    mem->index = info->num_mems++;
+    wire->id = mem->id;
+    wire->mem_type = mem->type;
+    wire->base = mem->base;
+    wire->length = mem->length;
+    if (mkv_blob_has_key(audience, mem)) {
+        mkv_blob_add_key(wire, mem);
+    }
+}
+
+static void mkv_blob_add_region(mkv_blob_info_t *info, const mkv_lregion_t *region)
+{
+    mkv_wire_region_t *wire = &info->regions[info->num_regions++];
+
+    wire->id = region->id;
+    wire->component = region->info.component;
+    wire->layer = region->info.layer;
+    wire->part = region->info.part;
+    wire->flags = region->info.flags;
+    wire->mem = region->mem->index;
+    if (region->info.flags & MKV_REGION_ONE_SIDED) {
+        mkv_blob_add_key(&info->mems[wire->mem], region->mem);
+    }
+    wire->base = (uintptr_t)region->info.base;
+    wire->length = region->info.length;
+    wire->unit_bytes = region->info.unit_bytes;
+    wire->unit_stride = region->info.unit_stride;
+    wire->n_units = region->info.n_units;
+    wire->tokens_per_unit = region->info.tokens_per_unit;
+    wire->dtype = region->info.dtype;
+    wire->shape = (mkv_wire_shape_t){.outer = region->info.outer,
+                                     .inner_bytes = region->info.inner_bytes,
+                                     .num_groups = region->info.num_groups,
+                                     .rank = region->info.shard_rank,
+                                     .size = region->info.shard_size};
+    memcpy(wire->shape.groups, region->info.groups, sizeof(wire->shape.groups));
+}
+
+/* The list is in order of time, and regions that are not committed are its end */
+static mkv_list_t *mkv_blob_first_since(mkv_ctx_t *ctx, uint64_t since, size_t *num_p)
+{
+    const mkv_lregion_t *region;
+    mkv_list_t *item = &ctx->regions;
+
+    *num_p = 0;
+    while (item->prev != &ctx->regions) {
+        region = mkv_container_of(item->prev, mkv_lregion_t, list);
+        if ((region->mem != NULL) && (region->epoch <= since)) {
+            break;
+        }
+        item = item->prev;
+        ++*num_p;
+    }
+    return item;
+}
+
+/* Regions from @a first on, and all memory or, of a part of the regions, theirs */
+static void mkv_blob_add_regions(mkv_ctx_t *ctx, const mkv_audience_t *audience,
+                                 mkv_list_t *first, mkv_blob_info_t *info)
+{
+    mkv_lregion_t *region;
+    mkv_list_t *item;
     mkv_mem_t *mem;
 
     mkv_list_for_each(mem, &ctx->mems, mkv_mem_t, list)
     {
-        mem->index = info->num_mems;
-        wire = &info->mems[info->num_mems++];
-        wire->id = mem->id;
-        wire->mem_type = mem->type;
-        wire->base = mem->base;
-        wire->length = mem->length;
-        if (mkv_blob_has_key(audience, mem)) {
-            mkv_blob_add_key(wire, mem);
+        if (audience->since != 0) {
+            break;
+        }
+        mkv_blob_add_mem(audience, info, mem);
+    }
+    for (item = first; item != &ctx->regions; item = item->next) {
+        region = mkv_container_of(item, mkv_lregion_t, list);
+        if ((audience->since != 0) && (region->mem != NULL)) {
+            region->mem->index = UINT32_MAX; /* not in the table */
         }
     }
-}
-
-static void mkv_blob_add_regions(mkv_ctx_t *ctx, mkv_blob_info_t *info)
-{
-    mkv_wire_region_t *wire;
-    mkv_lregion_t *region;
-
-    mkv_list_for_each(region, &ctx->regions, mkv_lregion_t, list)
-    {
+    for (item = first; item != &ctx->regions; item = item->next) {
+        region = mkv_container_of(item, mkv_lregion_t, list);
         if (region->mem == NULL) {
             continue;
         }
-        wire = &info->regions[info->num_regions++];
-        wire->id = region->id;
-        wire->component = region->info.component;
-        wire->layer = region->info.layer;
-        wire->part = region->info.part;
-        wire->flags = region->info.flags;
-        wire->mem = region->mem->index;
-        if (region->info.flags & MKV_REGION_ONE_SIDED) {
-            mkv_blob_add_key(&info->mems[wire->mem], region->mem);
+        if (region->mem->index == UINT32_MAX) {
+            mkv_blob_add_mem(audience, info, region->mem);
         }
-        wire->base = (uintptr_t)region->info.base;
-        wire->length = region->info.length;
-        wire->unit_bytes = region->info.unit_bytes;
-        wire->unit_stride = region->info.unit_stride;
-        wire->n_units = region->info.n_units;
-        wire->tokens_per_unit = region->info.tokens_per_unit;
-        wire->dtype = region->info.dtype;
-        wire->shape = (mkv_wire_shape_t){.outer = region->info.outer,
-                                         .inner_bytes = region->info.inner_bytes,
-                                         .num_groups = region->info.num_groups,
-                                         .rank = region->info.shard_rank,
-                                         .size = region->info.shard_size};
-        memcpy(wire->shape.groups, region->info.groups, sizeof(wire->shape.groups));
+        mkv_blob_add_region(info, region);
     }
+}
+
+static mkv_status_t mkv_blob_fill_regions(mkv_ctx_t *ctx,
+                                          const mkv_audience_t *audience,
+                                          mkv_blob_info_t *info)
+{
+    mkv_list_t *first;
+    size_t num;
+
+    first = mkv_blob_first_since(ctx, audience->since, &num);
+    info->mems =
+        calloc(((audience->since != 0) ? num : mkv_list_length(&ctx->mems)) + 1,
+               sizeof(*info->mems));
+    info->regions = calloc(num + 1, sizeof(*info->regions));
+    if ((info->mems == NULL) || (info->regions == NULL)) {
+        return MKV_ERR_NOMEM;
+    }
+    mkv_blob_add_regions(ctx, audience, first, info);
+    return MKV_OK;
 }
 
 mkv_status_t mkv_ctx_blob(mkv_ctx_t *ctx, mkv_blob_kind_t kind,
@@ -105,14 +162,9 @@ mkv_status_t mkv_ctx_blob(mkv_ctx_t *ctx, mkv_blob_kind_t kind,
     info.max_queued = ctx->opts->max_queued;
     info.features = ctx->features;
     info.has_regions = (kind == MKV_BLOB_FULL);
-    if (info.has_regions) {
-        info.mems = calloc(mkv_list_length(&ctx->mems) + 1, sizeof(*info.mems));
-        info.regions = calloc(ctx->num_regions + 1, sizeof(*info.regions));
-        if ((info.mems == NULL) || (info.regions == NULL)) {
-            goto out;
-        }
-        mkv_blob_add_mems(ctx, audience, &info);
-        mkv_blob_add_regions(ctx, &info);
+    info.since = audience->since;
+    if (info.has_regions && (mkv_blob_fill_regions(ctx, audience, &info) != MKV_OK)) {
+        goto out;
     }
     status = mkv_blob_encode(&info, wbuf);
 

@@ -16,6 +16,7 @@ typedef struct mkv_audience {
     uint64_t proof;             /**< Proof for the peer */
     uint64_t claim;             /**< Claim on the peer's memory; 0: none */
     const mkv_remote_t *remote; /**< NULL: no key but of what is open to everybody */
+    uint64_t since;             /**< Epoch whose regions it has already; 0: none */
 } mkv_audience_t;
 
 /** Append the blob of this context. @return MKV_OK, MKV_ERR_NOMEM. */

@@ -23,7 +23,8 @@ enum {
     MKV_ITEM_CONNECTION,
     MKV_ITEM_FEATURES,
     MKV_ITEM_CLAIM,
-    MKV_ITEM_SHAPES
+    MKV_ITEM_SHAPES,
+    MKV_ITEM_SINCE
 };
 
 #define MKV_ITEMS_REQUIRED                                                             \
@@ -133,14 +134,23 @@ static void mkv_blob_put_region(mkv_wbuf_t *wbuf, const mkv_wire_region_t *regio
     }
 }
 
+static void mkv_blob_put_number(mkv_wbuf_t *wbuf, unsigned type, uint64_t value)
+{
+    size_t item = mkv_item_begin(wbuf, type);
+
+    mkv_wbuf_put_u64(wbuf, value);
+    mkv_item_end(wbuf, item);
+}
+
 static void mkv_blob_put_regions(mkv_wbuf_t *wbuf, const mkv_blob_info_t *info)
 {
     size_t item;
     uint32_t i;
 
-    item = mkv_item_begin(wbuf, MKV_ITEM_EPOCH);
-    mkv_wbuf_put_u64(wbuf, info->epoch);
-    mkv_item_end(wbuf, item);
+    mkv_blob_put_number(wbuf, MKV_ITEM_EPOCH, info->epoch);
+    if (info->since != 0) {
+        mkv_blob_put_number(wbuf, MKV_ITEM_SINCE, info->since);
+    }
 
     item = mkv_item_begin(wbuf, MKV_ITEM_MEMS);
     mkv_wbuf_put_u32(wbuf, info->num_mems);
@@ -179,14 +189,6 @@ static void mkv_blob_put_layout(mkv_wbuf_t *wbuf, const mkv_blob_info_t *info)
     mkv_wbuf_put_u32(wbuf, info->dtype);
     mkv_wbuf_put_u32(wbuf, info->total_kv_heads);
     mkv_wbuf_put_u64(wbuf, info->model);
-    mkv_item_end(wbuf, item);
-}
-
-static void mkv_blob_put_number(mkv_wbuf_t *wbuf, unsigned type, uint64_t value)
-{
-    size_t item = mkv_item_begin(wbuf, type);
-
-    mkv_wbuf_put_u64(wbuf, value);
     mkv_item_end(wbuf, item);
 }
 
@@ -391,6 +393,10 @@ static mkv_status_t mkv_blob_get_item(unsigned type, unsigned flags, mkv_rbuf_t 
         return mkv_blob_get_regions(rbuf, info);
     case MKV_ITEM_SHAPES:
         mkv_blob_get_shapes(rbuf, info);
+        return MKV_OK;
+    case MKV_ITEM_SINCE:
+        info->since = mkv_rbuf_get_u64(rbuf);
+        rbuf->is_bad |= (info->since == 0) || (info->since >= info->epoch);
         return MKV_OK;
     case MKV_ITEM_CONNECTION:
         info->connection = mkv_rbuf_get_u64(rbuf);

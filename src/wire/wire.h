@@ -228,6 +228,7 @@ typedef struct mkv_blob_info {
     uint64_t max_queued;  /**< Connection: see option MAX_QUEUED */
     uint64_t features;    /**< MKV_FEATURE_* */
     bool has_regions;     /**< Blob is FULL, even if it has no regions */
+    uint64_t since;       /**< Not 0: regions added after this epoch, with their mems */
     mkv_wire_mem_t *mems;
     uint32_t num_mems;
     mkv_wire_region_t *regions;

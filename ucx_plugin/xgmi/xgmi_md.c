@@ -298,7 +298,7 @@ static ucs_status_t muct_xgmi_mem_export(const muct_xgmi_md_t *md, muct_xgmi_mem
     key->base = export->base;
     key->alloc_length = export->length;
     key->buffer_id = export->buffer_id;
-    key->device = (uint16_t) export->device;
+    key->device = (uint16_t)export->device;
     memcpy(key->handle, export->handle, sizeof(key->handle));
     return UCS_OK;
 }

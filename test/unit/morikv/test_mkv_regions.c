@@ -4,6 +4,9 @@
 
 #include "test/support/mkv_pair.h"
 
+#include "src/memory/region.h"
+#include "src/memory/remote_mem.h"
+
 #include <string.h>
 
 /* RG-06 */
@@ -306,6 +309,97 @@ START_TEST(a_key_too_long_to_be_told_is_an_error_of_its_registration)
 }
 END_TEST
 
+#define NUM_CHANGES 120
+#define NUM_SLOTS 96
+
+/* The peer's table is the regions here, each with its memory */
+static void expect_same_table(const mkv_remote_t *remote, const mkv_ctx_t *ctx)
+{
+    const mkv_wire_region_t *wire;
+    const mkv_lregion_t *region;
+    mkv_rmem_t *rmem;
+
+    ck_assert_uint_eq(remote->epoch, ctx->epoch);
+    ck_assert_uint_eq(remote->num_regions, ctx->num_regions);
+    mkv_list_for_each(region, &ctx->regions, mkv_lregion_t, list)
+    {
+        wire = mkv_remote_find(remote, region->info.component, region->info.layer,
+                               region->info.part, &rmem);
+        ck_assert_ptr_nonnull(wire);
+        ck_assert_uint_eq(wire->id, region->id);
+        ck_assert_ptr_eq(mkv_remote_find_id(remote, region->id, &rmem), wire);
+        ck_assert_uint_eq(wire->base, (uintptr_t)region->info.base);
+        ck_assert_uint_eq(rmem->id, region->mem->id);
+        ck_assert_uint_eq(rmem->base, region->mem->base);
+        ck_assert(rmem->is_current);
+    }
+}
+
+/* All regions in each commit made the last of 2000 cost as much as the 2000 */
+START_TEST(a_commit_sends_what_was_added)
+{
+    static char memory[NUM_SLOTS * 128];
+    mkv_region_id_t ids[NUM_SLOTS] = {0};
+    mkv_region_t region;
+    const mkv_remote_t *remote;
+    unsigned slot, seed = 1;
+    int i;
+
+    fake_ucp_reset();
+    pair_setup();
+    remote = &B->peers[0]->remote;
+    for (i = 0; i < NUM_CHANGES; ++i) {
+        seed = seed * 1103515245 + 12345;
+        slot = (seed >> 16) % NUM_SLOTS;
+        if (ids[slot] == 0) {
+            region = pair_region(memory + slot * 128, 0, 1000 + (int32_t)slot);
+            OK(mkv_region_add(A->ctx, &region, &ids[slot]));
+            OK(mkv_regions_commit(A->ctx, NULL));
+            pair_run();
+            ck_assert_uint_eq(remote->info.since, A->ctx->epoch - 1);
+        } else {
+            OK(mkv_regions_drop(A->ctx, &ids[slot], 1));
+            ids[slot] = 0;
+            pair_run();
+            ck_assert_uint_eq(remote->info.since, 0);
+        }
+        expect_same_table(remote, A->ctx);
+    }
+    pair_teardown();
+}
+END_TEST
+
+/* Loop index: what is new since an epoch that is not known here; a name twice */
+START_TEST(additions_that_cannot_be_end_the_peer)
+{
+    mkv_wire_mem_t mem = {.id = 77, .base = 4096, .length = 64};
+    mkv_wire_region_t wire = {.id = 900,
+                              .base = 4096,
+                              .length = 64,
+                              .unit_bytes = 64,
+                              .unit_stride = 64,
+                              .n_units = 1};
+    mkv_blob_info_t info;
+    mkv_remote_t *remote;
+
+    fake_ucp_reset();
+    pair_setup();
+    remote = &B->peers[0]->remote;
+    info = remote->info;
+    info.mems = &mem;
+    info.regions = &wire;
+    info.num_mems = info.num_regions = 1;
+    info.since = remote->epoch + !_i;
+    info.epoch = info.since + 1;
+    wire.layer = _i ? remote->regions[0].layer : 5000;
+    wire.component = remote->regions[0].component;
+    wire.part = remote->regions[0].part;
+    IS(mkv_remote_update(remote, &info), MKV_ERR_PROTOCOL);
+    ck_assert_ptr_nonnull(strstr(mkv_last_error(), _i ? "twice" : "new since epoch"));
+    pair_teardown();
+}
+END_TEST
+
 int main(void)
 {
     TCase *tcase = pair_tcase("regions");
@@ -322,5 +416,7 @@ int main(void)
     tcase_add_loop_test(tcase, memory_that_stays_registered_is_told, 0, 2);
     tcase_add_loop_test(
         tcase, a_key_too_long_to_be_told_is_an_error_of_its_registration, 0, 2);
+    tcase_add_test(tcase, a_commit_sends_what_was_added);
+    tcase_add_loop_test(tcase, additions_that_cannot_be_end_the_peer, 0, 2);
     return pair_main("mkv_regions", tcase);
 }
