@@ -91,6 +91,8 @@ muct_sources += \
 	ucx_plugin/rdma/recovery/rdma_recover.h \
 	ucx_plugin/rdma/recovery/rdma_renew.c \
 	ucx_plugin/rdma/recovery/rdma_renew.h \
+	ucx_plugin/rdma/recovery/rdma_watch.c \
+	ucx_plugin/rdma/recovery/rdma_watch.h \
 	ucx_plugin/rdma/recovery/rdma_replay.c \
 	ucx_plugin/rdma/recovery/rdma_replay.h \
 	ucx_plugin/rdma/rdma_progress.c \

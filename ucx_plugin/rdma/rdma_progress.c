@@ -14,6 +14,7 @@
 #include "rdma/recovery/rdma_recover.h"
 #include "rdma/ep/rdma_ep.h"
 #include "rdma/recovery/rdma_move.h"
+#include "rdma/recovery/rdma_watch.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -360,6 +361,9 @@ static void muct_rdma_iface_set_timer(muct_rdma_iface_t *iface)
         (ms > MUCT_RDMA_RECOVER_TICK_MS)) {
         ms = MUCT_RDMA_RECOVER_TICK_MS;
     }
+    if (iface->has_watch_timer && (ms > muct_rdma_watch_period(iface))) {
+        ms = muct_rdma_watch_period(iface) + MUCT_RDMA_CLOCK_MS;
+    }
     if (ms < MUCT_RDMA_NEVER_MS) {
         time.it_value.tv_sec = (time_t)(ms / 1000);
         time.it_value.tv_nsec = (long)(ms % 1000) * 1000000;
@@ -462,6 +466,31 @@ static void muct_rdma_iface_recover(muct_rdma_iface_t *iface, uint64_t now)
     }
 }
 
+static void muct_rdma_iface_watch(muct_rdma_iface_t *iface, uint64_t now)
+{
+    iface->watch_time_ms = now;
+    if (iface->has_watch_timer) {
+        iface->has_watch_timer = false;
+        muct_rdma_iface_set_timer(iface);
+    }
+    muct_rdma_watch_progress(iface);
+}
+
+static void muct_rdma_iface_check_link(muct_rdma_iface_t *iface, uint64_t now)
+{
+    if ((iface->port_down_ms == 0) ||
+        (now - iface->port_down_ms < iface->port_down_timeout_ms)) {
+        return;
+    }
+
+    iface->port_down_ms = 0;
+    muct_rdma_iface_set_timer(iface);
+    muct_warn("%s:%u: link is down for %" PRIu64 " ms; %u endpoints fail",
+              muct_rdma_iface_md(iface)->device.name, iface->port.num,
+              iface->port_down_timeout_ms, iface->num_eps);
+    muct_rdma_iface_leave_all(iface, UCS_ERR_ENDPOINT_TIMEOUT);
+}
+
 static void muct_rdma_iface_check_events(muct_rdma_iface_t *iface)
 {
     uint64_t now = muct_rdma_now_ms();
@@ -473,14 +502,9 @@ static void muct_rdma_iface_check_events(muct_rdma_iface_t *iface)
     }
     muct_rdma_iface_leave_dead(iface);
 
-    if ((iface->port_down_ms != 0) &&
-        (now - iface->port_down_ms >= iface->port_down_timeout_ms)) {
-        iface->port_down_ms = 0;
-        muct_rdma_iface_set_timer(iface);
-        muct_warn("%s:%u: link is down for %" PRIu64 " ms; %u endpoints fail",
-                  muct_rdma_iface_md(iface)->device.name, iface->port.num,
-                  iface->port_down_timeout_ms, iface->num_eps);
-        muct_rdma_iface_leave_all(iface, UCS_ERR_ENDPOINT_TIMEOUT);
+    muct_rdma_iface_check_link(iface, now);
+    if (now - iface->watch_time_ms >= muct_rdma_watch_period(iface)) {
+        muct_rdma_iface_watch(iface, now);
     }
 
     if (__builtin_expect(iface->has_doomed, 0)) {
@@ -575,6 +599,14 @@ ucs_status_t muct_rdma_iface_event_arm(uct_iface_h tl_iface, unsigned events)
     /* the next progress looks at the device's events, whatever woke it */
     iface->async_countdown = 1;
     iface->async_time_ms = 0;
-    return muct_rdma_iface_is_runnable(iface) ? UCS_ERR_BUSY
-                                              : muct_rdma_cq_set_arm(&iface->cqs);
+    if (muct_rdma_iface_is_runnable(iface)) {
+        return UCS_ERR_BUSY;
+    }
+
+    if (!iface->has_watch_timer && muct_rdma_watch_is_needed(iface)) {
+        iface->has_watch_timer = true;
+        muct_rdma_iface_set_timer(iface);
+    }
+
+    return muct_rdma_cq_set_arm(&iface->cqs);
 }

@@ -25,6 +25,7 @@
 #include "rdma/recovery/rdma_move.h"
 #include "rdma/recovery/rdma_recover.h"
 #include "rdma/recovery/rdma_renew.h"
+#include "rdma/recovery/rdma_watch.h"
 
 #include <ucs/sys/string.h>
 
@@ -206,6 +207,7 @@ static void muct_rdma_iface_set_path(muct_rdma_iface_t *iface,
     iface->has_fixed_gid = config->gid_index != UCS_ULUNITS_AUTO;
     iface->reachability = (muct_rdma_reachability_t)config->reachability;
     iface->port_down_timeout_ms = muct_rdma_iface_ms(config->port_down_timeout);
+    iface->watch_ms = muct_rdma_watch_limit(path);
     iface->recovery_tries = config->recovery;
     iface->recovery_timeout_ms = muct_rdma_iface_ms(config->recovery_timeout);
 }

@@ -156,6 +156,16 @@ void fake_verbs_device_cqs_fatal(const char *device);
  */
 void fake_verbs_lose_acks(uint32_t qp_num, int lose);
 
+/**
+ * Lose the acknowledgements of a queue pair's next work requests, and the timer with
+ * them: they are executed and neither end nor fail, as on soft-RoCE when the last
+ * acknowledgement of a retransmission is lost (Linux, rxe_comp.c, COMPST_ERROR_RETRY).
+ *
+ * @param [in] mode  1: until a later work request is acknowledged; 2: until the queue
+ *                   pair is in error.
+ */
+void fake_verbs_lose_timer(uint32_t qp_num, int mode);
+
 /** Take the link of a device down (IBV_EVENT_PORT_ERR) or up (IBV_EVENT_PORT_ACTIVE).
  */
 void fake_verbs_link(const char *device, int up);

@@ -329,6 +329,9 @@ struct fv_qp {
     unsigned may_send;
     unsigned may_complete;
     bool lose_acks;
+    int lost_timer;       /* fake_verbs_lose_timer() */
+    uint32_t silent_head; /* sq_head when work became silent by that, if is_silent */
+    bool is_silent;
     bool running;     /* fv_qp_run() is on the stack */
     uint64_t stalled; /* -FV_STALL_* that the queue's head waits for, or 0 */
     uint64_t deadline;

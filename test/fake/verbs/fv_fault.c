@@ -273,6 +273,18 @@ void fake_verbs_lose_acks(uint32_t qp_num, int lose)
     fv_each_qp(qp_num, fv_lose_acks_one, &lose);
 }
 
+static void fv_lose_timer_one(fv_qp_t *qp, void *arg)
+{
+    qp->lost_timer = *(int *)arg;
+    qp->is_silent = false;
+    fv_qp_run(qp);
+}
+
+void fake_verbs_lose_timer(uint32_t qp_num, int mode)
+{
+    fv_each_qp(qp_num, fv_lose_timer_one, &mode);
+}
+
 static void fv_fatal_one(fv_qp_t *qp, void *arg)
 {
     (void)arg;
@@ -495,5 +507,6 @@ void fake_verbs_reset(void)
     fv_unlock();
     fake_verbs_lose(FAKE_VERBS_ANY_QP, 0);
     fake_verbs_lose_acks(FAKE_VERBS_ANY_QP, 0);
+    fake_verbs_lose_timer(FAKE_VERBS_ANY_QP, 0);
     fake_verbs_unhold(FAKE_VERBS_ANY_QP);
 }

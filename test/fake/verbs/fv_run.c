@@ -123,7 +123,7 @@ static int fv_stall(fv_qp_t *qp, int stall)
  * The peer carries everything out that reaches it, once, and its answers are lost: of
  * reads the data with them.
  */
-static int fv_run_unanswered(fv_qp_t *qp)
+static void fv_run_unanswered(fv_qp_t *qp)
 {
     fv_send_t *send;
     uint32_t i;
@@ -138,8 +138,24 @@ static int fv_run_unanswered(fv_qp_t *qp)
         }
         send->is_executed = true;
     }
+}
 
-    return fv_stall(qp, FV_STALL_SILENT);
+/* Whether the device has no timer for what is on its way. */
+static bool fv_is_silent(fv_qp_t *qp)
+{
+    if (qp->lost_timer == 0) {
+        return false;
+    }
+
+    if (!qp->is_silent) {
+        qp->is_silent = true;
+        qp->silent_head = qp->sq_head;
+    }
+    if ((qp->lost_timer == 1) && (qp->sq_head != qp->silent_head)) {
+        qp->lost_timer = 0;
+    }
+
+    return qp->lost_timer != 0;
 }
 
 static int fv_run_one(fv_qp_t *qp, fv_send_t *send)
@@ -168,8 +184,13 @@ static int fv_run_one(fv_qp_t *qp, fv_send_t *send)
         }
     }
 
+    if (fv_is_silent(qp)) {
+        fv_run_unanswered(qp);
+        return fv_stall(qp, FV_STALL_READS); /* no time limit */
+    }
     if (qp->lose_acks) {
-        return fv_run_unanswered(qp);
+        fv_run_unanswered(qp);
+        return fv_stall(qp, FV_STALL_SILENT);
     }
     if (send->is_executed) {
         return IBV_WC_SUCCESS;

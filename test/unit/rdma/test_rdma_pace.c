@@ -184,6 +184,87 @@ START_TEST(sleeper_is_woken_for_the_next_try)
 }
 END_TEST
 
+/* ---- work that the device neither ends nor fails ---- */
+
+#define WATCH_MS 2000
+#define STEP_MS 100
+
+static rig_comp_t comp;
+
+/* The put is executed, and the device loses its acknowledgement and the timer. */
+static void put_and_lose(const char *recovery, int mode)
+{
+    setenv("UCX_MORI_RDMA_TIMEOUT", "16ms", 1);
+    setenv("UCX_MORI_RDMA_RETRY_COUNT", "1", 1);
+    setenv("UCX_MORI_RDMA_RECOVERY", recovery, 1);
+    start();
+    rdma_clock_stop();
+    rig_fill(&rig);
+    progress_a(); /* idle until now */
+    fake_verbs_lose_timer(conn.qp_nums[0][0], mode);
+    rig_comp_init(&comp);
+    ck_assert_int_eq(rig_put(&rig, conn.ep[0], 0, 0, SIZE, &comp), UCS_INPROGRESS);
+}
+
+/* @return Milliseconds until the put ended. */
+static unsigned wait_for_end(void)
+{
+    unsigned ms, i;
+
+    for (ms = 0; (comp.num_calls == 0) && (ms < 20 * WATCH_MS); ms += STEP_MS) {
+        rdma_clock_advance(STEP_MS);
+        for (i = 0; i < ROUNDS; i++) {
+            rig_progress(&rig);
+        }
+    }
+    ck_assert_uint_eq(comp.num_calls, 1);
+    return ms;
+}
+
+START_TEST(write_of_nothing_ends_what_has_lost_its_acknowledgement)
+{
+    put_and_lose("3", 1);
+    ck_assert_uint_lt(wait_for_end(), WATCH_MS);
+    ck_assert_int_eq(comp.status, UCS_OK);
+    rig_check(&rig, 0, SIZE);
+    ck_assert_int_eq(fake_verbs_qp_state(conn.qp_nums[0][0]), IBV_QPS_RTS);
+    finish();
+}
+END_TEST
+
+START_TEST(connection_that_ends_nothing_is_made_anew)
+{
+    put_and_lose("3", 2);
+    ck_assert_uint_ge(wait_for_end(), WATCH_MS);
+    ck_assert_int_eq(comp.status, UCS_OK);
+    rig_check(&rig, 0, SIZE);
+    rig_wait_replaced(&rig, conn.qp_nums[0][0]);
+    finish();
+}
+END_TEST
+
+START_TEST(connection_that_ends_nothing_fails_without_recovery)
+{
+    put_and_lose("0", 2);
+    ck_assert_uint_ge(wait_for_end(), WATCH_MS);
+    ck_assert_int_eq(comp.status, UCS_ERR_ENDPOINT_TIMEOUT);
+    finish();
+}
+END_TEST
+
+START_TEST(sleeper_is_woken_to_look_at_work_that_does_not_end)
+{
+    put_and_lose("3", 1);
+    while (comp.num_calls == 0) {
+        sleep_until_woken();
+        rdma_clock_advance(WATCH_MS / 4);
+        uct_worker_progress(rig.side[0].worker);
+    }
+    ck_assert_int_eq(comp.status, UCS_OK);
+    finish();
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("mori_rdma and the time");
@@ -193,6 +274,10 @@ int main(void)
     tcase_add_test(tcase, offer_is_sent_again_after_twice_the_time);
     tcase_add_test(tcase, queue_of_datagrams_is_tried_again_after_twice_the_time);
     tcase_add_test(tcase, sleeper_is_woken_for_the_next_try);
+    tcase_add_test(tcase, write_of_nothing_ends_what_has_lost_its_acknowledgement);
+    tcase_add_test(tcase, connection_that_ends_nothing_is_made_anew);
+    tcase_add_test(tcase, connection_that_ends_nothing_fails_without_recovery);
+    tcase_add_test(tcase, sleeper_is_woken_to_look_at_work_that_does_not_end);
     suite_add_tcase(suite, tcase);
     ct_side_find_module();
     mkv_test_init();

@@ -52,6 +52,9 @@ struct muct_rdma_chan {
     uint64_t id;           /**< High half of its wr_ids */
     uint32_t fence_index;  /**< Index the last fence waits for, if is_fenced */
     bool has_writes;       /**< Since the last remote flush */
+    bool is_watched;       /**< Work was on its way at the last check; rdma_watch.h */
+    unsigned num_checks;   /**< Checks in which it ended nothing */
+    uint32_t watched_tail; /**< sq.tail before those */
     uint64_t gpus_written; /**< Bit of each GPU written to since the last flush */
 };
 

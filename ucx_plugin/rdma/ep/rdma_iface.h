@@ -107,6 +107,9 @@ typedef struct muct_rdma_iface {
     uint64_t recover_time_ms; /**< When the timer was set last for recovery */
     uint64_t port_down_ms;    /**< Since when the link is down; 0 when it is up */
     uint64_t port_down_timeout_ms;
+    uint64_t watch_ms; /**< A queue pair ends something in this time; rdma_watch.h */
+    uint64_t watch_time_ms; /**< Last check of that */
+    bool has_watch_timer;   /**< The timer is set for the next one */
 } muct_rdma_iface_t;
 
 /** Rounds of progress between two looks at the device's events. */

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include "rdma/recovery/rdma_watch.h"
+
+#include "base/muct_log.h"
+
+#include <inttypes.h>
+
+/* Least limit: programs may not run for as long on a busy machine */
+#define MUCT_RDMA_WATCH_LEAST_MS 2000
+
+/* Bytes that any path moves in a millisecond, 10 MB/s */
+#define MUCT_RDMA_WATCH_BYTES 10000u
+
+uint64_t muct_rdma_watch_limit(const muct_rdma_qp_path_t *path)
+{
+    /* a device may take up to four times the timeout, by the specification */
+    const uint64_t usec = (UINT64_C(4096) << path->timeout) / 1000;
+    const uint64_t ms = 4 * usec * (path->retry_count + 1u) / 1000;
+
+    return (ms > MUCT_RDMA_WATCH_LEAST_MS) ? ms : MUCT_RDMA_WATCH_LEAST_MS;
+}
+
+static bool muct_rdma_watch_is_busy(const muct_rdma_ep_t *ep)
+{
+    unsigned i;
+
+    for (i = 0; (ep->state == MUCT_RDMA_EP_CONNECTED) && (i < ep->num_qps); ++i) {
+        if (ep->chans[i].sq.tail != ep->chans[i].sq.posted) {
+            return true;
+        }
+    }
+
+    return false;
+}
+
+bool muct_rdma_watch_is_needed(const muct_rdma_iface_t *iface)
+{
+    const muct_rdma_ep_t *ep;
+
+    ucs_list_for_each(ep, &iface->eps, list)
+    {
+        if (muct_rdma_watch_is_busy(ep)) {
+            return true;
+        }
+    }
+
+    return false;
+}
+
+/* Post a write of zero bytes. A fence stays for the user's next work request. */
+static void muct_rdma_watch_nudge(muct_rdma_chan_t *chan)
+{
+    const uint32_t flags = chan->sq.next_flags;
+    struct ibv_send_wr *wr;
+
+    if (muct_rdma_sq_free(&chan->sq) == 0) {
+        return;
+    }
+
+    muct_debug("qp 0x%x has ended nothing for long, with work requests %u to %u posted",
+               chan->ibv->qp_num, chan->sq.tail, chan->sq.posted);
+    chan->sq.next_flags = 0;
+    wr = muct_rdma_sq_begin(&chan->sq, IBV_WR_RDMA_WRITE);
+    wr->num_sge = 0;
+    wr->wr.rdma.remote_addr = 0;
+    wr->wr.rdma.rkey = 0;
+    muct_rdma_sq_add(&chan->sq, wr, NULL, NULL, 0);
+    muct_rdma_sq_ring(&chan->sq);
+    chan->sq.next_flags = flags;
+}
+
+/* Whether the queue pair has ended nothing for too long. Checks are counted, not the
+ * time: the program may not have made progress meanwhile. */
+static bool muct_rdma_watch_chan(muct_rdma_chan_t *chan)
+{
+    const muct_rdma_iface_t *iface = muct_rdma_ep_iface(chan->ep);
+    const muct_rdma_sq_t *sq = &chan->sq;
+    uint64_t limit;
+
+    if ((sq->tail == sq->posted) || (chan->ep->state != MUCT_RDMA_EP_CONNECTED) ||
+        (chan->ep->carrier->port_down_ms != 0)) {
+        chan->is_watched = false;
+        return false;
+    }
+
+    if (!chan->is_watched || (sq->tail != chan->watched_tail)) {
+        chan->is_watched = true;
+        chan->watched_tail = sq->tail;
+        chan->num_checks = 0;
+        return false;
+    }
+
+    limit = MUCT_RDMA_WATCH_CHECKS + muct_rdma_sq_busy_bytes(sq) /
+                                         MUCT_RDMA_WATCH_BYTES /
+                                         muct_rdma_watch_period(iface);
+    if (++chan->num_checks == limit / 2) {
+        muct_rdma_watch_nudge(chan);
+    }
+
+    return chan->num_checks >= limit;
+}
+
+/* Whether one of the endpoint's queue pairs has to be given up; all are checked. */
+static bool muct_rdma_watch_ep(muct_rdma_ep_t *ep)
+{
+    bool is_over = false;
+    unsigned i;
+
+    for (i = 0; i < ep->num_created; ++i) {
+        is_over |= muct_rdma_watch_chan(&ep->chans[i]);
+    }
+
+    return is_over;
+}
+
+void muct_rdma_watch_progress(muct_rdma_iface_t *iface)
+{
+    size_t num = ucs_list_length(&iface->eps);
+    muct_rdma_ep_t *ep;
+
+    /* each once: it is at the end before its error handler, which may destroy it and
+     * others */
+    while ((num-- > 0) && !ucs_list_is_empty(&iface->eps)) {
+        ep = ucs_list_extract_head(&iface->eps, muct_rdma_ep_t, list);
+        ucs_list_add_tail(&iface->eps, &ep->list);
+        if (muct_rdma_watch_ep(ep)) {
+            muct_warn("%s: qp 0x%x has neither ended nor failed a work request in "
+                      "%" PRIu64 " ms; the connection is given up",
+                      muct_rdma_iface_md(ep->carrier)->device.name,
+                      ep->chans[0].ibv->qp_num, iface->watch_ms);
+            muct_rdma_ep_broke(ep, UCS_ERR_ENDPOINT_TIMEOUT);
+        }
+    }
+}

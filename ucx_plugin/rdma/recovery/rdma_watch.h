@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MUCT_RDMA_WATCH_H
+#define MUCT_RDMA_WATCH_H
+
+/**
+ * @file
+ * Watch over work requests that a device neither ends nor fails.
+ *
+ * A device limits the time of an acknowledgement to TIMEOUT x RETRY_COUNT, but it may
+ * lose its timer. soft-RoCE does so after a lost acknowledgement: when an earlier
+ * duplicate of it arrives during the retransmission and the last one is lost, too, no
+ * retry is started and no timer is set (Linux, drivers/infiniband/sw/rxe/rxe_comp.c,
+ * COMPST_ERROR_RETRY).
+ *
+ * If a queue pair has ended nothing for half of the limit, a write of zero bytes is
+ * posted: its acknowledgement covers everything before it. After the limit the
+ * connection is made anew, or the endpoint fails.
+ */
+
+#include "rdma/ep/rdma_ep.h"
+
+/** Milliseconds in which a queue pair of this path ends something, where little is on
+ * its way: four times what the device may take to give up, and two seconds at least. */
+uint64_t muct_rdma_watch_limit(const muct_rdma_qp_path_t *path);
+
+/** Checks in the time a queue pair may end nothing. */
+#define MUCT_RDMA_WATCH_CHECKS 4
+
+/** Milliseconds between two checks. */
+static inline uint64_t muct_rdma_watch_period(const muct_rdma_iface_t *iface)
+{
+    return iface->watch_ms / MUCT_RDMA_WATCH_CHECKS;
+}
+
+/** Check the queue pairs of all endpoints; it is time. Endpoints may be failed, and
+ * destroyed. */
+void muct_rdma_watch_progress(muct_rdma_iface_t *iface);
+
+/** Whether work is on its way, so that a sleeper has to wake for the next check. */
+bool muct_rdma_watch_is_needed(const muct_rdma_iface_t *iface);
+
+#endif
