@@ -43,6 +43,7 @@ EXTRA_DIST += \
 	contrib/release \
 	contrib/requirements \
 	contrib/run_readme \
+	contrib/source_files \
 	contrib/test \
 	contrib/test_lib.sh \
 	contrib/timed \
@@ -68,9 +69,11 @@ EXTRA_DIST += \
 	contrib/debian/ucx-mori-tools.install \
 	contrib/debian/ucx-mori-tools.lintian-overrides \
 	contrib/docker/Dockerfile.debian \
-	contrib/docker/Dockerfile.rocm
+	contrib/docker/Dockerfile.rocm \
+	contrib/metrics/alerts.yml \
+	contrib/metrics/dashboard.json
 
-EXTRA_DIST += test/installed/run test/installed/use
+EXTRA_DIST += test/installed/run test/installed/use test/installed/use_packages test/installed/use_wheel
 EXTRA_DIST += test/nixl/agents.py test/nixl/components.py test/nixl/run
 EXTRA_DIST += test/engine/disagg.py test/engine/model.py test/engine/run test/engine/side.py
 
@@ -88,6 +91,11 @@ contrib/mori_doctor: contrib/mori_doctor.in Makefile
 	$(AM_V_at)$(MKDIR_P) contrib
 	$(AM_V_GEN)sed -e 's|@muctdir@|$(muctdir)|' -e 's|@version@|$(PACKAGE_VERSION)|' \
 		$(srcdir)/contrib/mori_doctor.in >$@ && chmod +x $@
+
+# Everything that a release page holds: tarball, wheel, Debian packages, checksums.
+release:
+	$(srcdir)/contrib/release
+.PHONY: release
 
 pkgconfigdir = $(libdir)/pkgconfig
 pkgconfig_DATA = contrib/libmorikv.pc
