@@ -65,6 +65,7 @@ static mkv_status_t mkv_worker_init_context(mkv_ctx_t *ctx)
     if (ctx->opts->lanes != 0) {
         mkv_text(lanes, sizeof(lanes), "%llu", (unsigned long long)ctx->opts->lanes);
     }
+    mkv_ucp_modify(ctx, config, "PROTO_ENABLE", "y"); /* else UCX refuses put and get */
     mkv_ucp_modify(ctx, config, "TLS", mkv_config_tls(ctx->config));
     mkv_ucp_modify(ctx, config, "NET_DEVICES", ctx->opts->net_devices);
     mkv_ucp_modify(ctx, config, "MAX_RMA_RAILS", lanes);
