@@ -17,7 +17,7 @@ void muct_am_log(const uct_base_iface_t *iface, uct_am_trace_type_t type, uint8_
                  const void *data, size_t length);
 
 
-/** The same where the log's level is at data. */
+/** Log the message if the log's level is data. */
 static inline void muct_am_trace(const uct_base_iface_t *iface,
                                  uct_am_trace_type_t type, uint8_t id, const void *data,
                                  size_t length)

@@ -47,8 +47,8 @@ enum {
     MUCT_HIP_NOT_READY = 600,
     MUCT_HIP_PEER_ALREADY_ENABLED = 704,
     MUCT_HIP_HOST_ALREADY_REGISTERED = 712,
-    MUCT_HIP_CAPTURE_UNSUPPORTED = 900, /**< Some thread captures a graph: ask again */
-    MUCT_HIP_CAPTURED_EVENT = 907       /**< The same */
+    MUCT_HIP_CAPTURE_UNSUPPORTED = 900, /**< Some thread captures a graph: try again */
+    MUCT_HIP_CAPTURED_EVENT = 907       /**< Some thread captures a graph: try again */
 };
 
 /** Arguments of the functions below; the same in all versions */

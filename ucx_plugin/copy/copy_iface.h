@@ -26,7 +26,7 @@
 typedef struct muct_copy_iface {
     uct_base_iface_t super;
     muct_copy_md_t *md;
-    uint64_t id; /**< Its address, of which no other interface has the like */
+    uint64_t id; /**< Address, unique among interfaces */
     muct_copy_queue_t *queues[MUCT_COPY_MAX_DEVICES];
     unsigned num_queues; /**< Devices with a smaller ordinal may have one */
     int event_fd;

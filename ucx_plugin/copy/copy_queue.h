@@ -31,16 +31,16 @@ typedef struct muct_copy_queue {
     muct_hip_event_t event; /**< Recorded after each copy; never queried */
     void *memory;           /**< Pinned: the mark, then the segments */
     uint32_t *mark;         /**< Number of the last copy that is over */
-    void *mark_on_device;   /**< The same for the stream */
+    void *mark_on_device;   /**< Device address of the mark */
     uint32_t last_mark;     /**< Number of the last copy that was started */
     char *segs[2];
     size_t seg_size;
     muct_copy_op_t *head; /**< Copies with a waiting caller, oldest first */
     muct_copy_op_t **tail;
     muct_copy_op_t *free_ops;
-    unsigned num_looks;    /**< At the mark, in vain */
+    unsigned num_looks;    /**< Polls of the mark in vain */
     uint32_t doubted_mark; /**< Last copy when it began to take long */
-    long doubted_at;       /**< When the runtime was asked, in seconds */
+    long doubted_at;       /**< Time of the last runtime query, in s */
 } muct_copy_queue_t;
 
 

@@ -36,7 +36,7 @@ typedef struct muct_loader_ref {
     const char *name; /**< Symbol; empty when there is none */
     bool is_defined;  /**< The library itself defines it */
     muct_loader_kind_t kind;
-    uintptr_t *place; /**< Where it is */
+    uintptr_t *place; /**< Location of the reference */
     uintptr_t addend; /**< 0 unless MUCT_LOADER_DATA */
 } muct_loader_ref_t;
 

@@ -19,7 +19,7 @@
 typedef struct muct_loader_ucx {
     void *uct;                     /**< Handle; finds libuct's symbols and libucs's */
     muct_loader_image_t images[2]; /**< References of libuct and of libucs */
-    const void *identity;          /**< The same for all libraries of one UCX alone */
+    const void *identity;          /**< Shared by all libraries of one UCX */
     char *file;                    /**< File of its libucs; to be freed */
     muct_loader_facts_t facts;     /**< Version that it reports */
 } muct_loader_ucx_t;

@@ -36,13 +36,13 @@ typedef struct muct_xgmi_ep {
     muct_xgmi_peer_t *peer; /**< NULL: it was dead from the beginning */
     uint64_t owner;         /**< Incarnation of the peer */
     muct_xgmi_iface_id_t peer_iface;
-    const _Atomic uint32_t *peer_generation; /**< Its present generation */
+    const _Atomic uint32_t *peer_generation; /**< Present generation of peer_iface */
     ucs_status_t status;   /**< Status of new operations; the first error stays */
     bool is_reported;      /**< The user knows the error */
     bool is_dispatching;   /**< A pending request is being tried */
     unsigned num_not_over; /**< Operations */
     uint64_t stamps[MUCT_XGMI_MAX_QUEUES]; /**< Last batch with an operation */
-    muct_xgmi_hold_t hold; /**< For the operation that waits for mappings */
+    muct_xgmi_hold_t hold;                 /**< Mappings of the waiting operation */
     bool is_opening; /**< The last operation got no resource because a mapping is being
                         opened */
     uint64_t num_opened; /**< Mappings that the cache had opened before the request */

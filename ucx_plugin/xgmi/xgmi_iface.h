@@ -64,14 +64,14 @@ typedef struct muct_xgmi_iface {
     muct_xgmi_map_watch_t map_watch;
     muct_xgmi_stage_t stage;
     muct_xgmi_flush_t *free_flushes;
-    uct_completion_t fences;  /**< Its count: those with copies before them */
+    uct_completion_t fences;  /**< Count: fences with copies before them */
     muct_xgmi_inbox_t *inbox; /**< NULL: no messages */
     int epoll_fd;
     bool yields_lock;       /**< Arming may stand aside */
     unsigned num_aside;     /**< Times in a row that it did */
     unsigned stops;         /**< Progress, by UCT's flags, that ends when all is over */
     bool was_armed;         /**< Since peers were looked at */
-    uint64_t peers_seen_ns; /**< When they were looked at last because of that */
+    uint64_t peers_seen_ns; /**< Time of the last such check */
     muct_xgmi_wake_t *wake;
     muct_xgmi_inval_watch_t inval_watch;
     muct_xgmi_queue_config_t queue_config;
@@ -135,7 +135,7 @@ ucs_status_t muct_xgmi_iface_start_flush(muct_xgmi_iface_t *iface,
                                          uct_completion_t *comp);
 
 
-/** All copies before fences are over. */
+/** Whether all copies before fences are over. */
 void muct_xgmi_iface_fenced(uct_completion_t *fences);
 
 

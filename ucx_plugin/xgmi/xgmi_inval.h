@@ -40,7 +40,7 @@ typedef struct muct_xgmi_inval_watch {
 /** An invalidated registration. */
 typedef struct muct_xgmi_inval_mem {
     uint32_t slot;
-    uint64_t address; /**< For the log, as the length */
+    uint64_t address; /**< Address for the log, like the length */
     uint64_t length;
 } muct_xgmi_inval_mem_t;
 
@@ -49,12 +49,12 @@ typedef struct muct_xgmi_invals {
     pthread_mutex_t lock;
     unsigned timeout_ms;
     atomic_uint count;                /**< Unfinished invalidations */
-    struct muct_xgmi_inval *head;     /**< The same, with the lock */
+    struct muct_xgmi_inval *head;     /**< List head, under the lock */
     muct_xgmi_inval_watch_t *watches; /**< With the lock */
 } muct_xgmi_invals_t;
 
 
-/** No invalidation runs, and no interface makes progress. */
+/** Set up the state, before any invalidation and any progress of an interface. */
 void muct_xgmi_invals_init(muct_xgmi_invals_t *invals, unsigned timeout_ms);
 
 

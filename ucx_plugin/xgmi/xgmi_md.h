@@ -35,7 +35,7 @@
 typedef struct muct_xgmi_md {
     uct_md_t super;
     const muct_gpu_t *gpu;
-    muct_xgmi_map_t *map; /**< Of the process */
+    muct_xgmi_map_t *map; /**< Map of the process */
     muct_xgmi_self_t self;
     muct_xgmi_invals_t invals;
     bool is_first; /**< UCX has no ROCm of its own that we would stand before */
@@ -53,7 +53,7 @@ typedef struct muct_xgmi_mem {
     bool may_invalidate; /**< A key was packed for it */
     uint32_t slot;
     uint32_t generation;
-    muct_xgmi_export_t export;  /**< Its allocation, as the last key had it */
+    muct_xgmi_export_t export;  /**< Allocation of the last key */
     muct_xgmi_export_t slot_of; /**< The allocation that the slot is for */
 } muct_xgmi_mem_t;
 

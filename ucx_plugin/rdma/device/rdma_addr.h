@@ -36,7 +36,7 @@
 #define MUCT_RDMA_ECE_SIZE 8
 #define MUCT_RDMA_ECE_MAX_QPS 10 /* with more there is no room for ECE */
 
-/** How two devices can meet; both must have the same. */
+/** Link types; both devices must have the same. */
 typedef enum {
     MUCT_RDMA_LINK_IB = 1,      /**< InfiniBand */
     MUCT_RDMA_LINK_ROCE_V1 = 2, /**< Ethernet, one broadcast domain */

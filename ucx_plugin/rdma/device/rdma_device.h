@@ -20,7 +20,7 @@
 #define MUCT_RDMA_GID_AUTO (-1)
 
 typedef struct muct_rdma_device {
-    struct ibv_context *context; /**< Its async_fd does not block */
+    struct ibv_context *context; /**< Device context with nonblocking async_fd */
     struct ibv_device_attr attr; /**< Attributes reported by the device */
     char name[UCT_MD_NAME_MAX];
     bool has_atomics;            /**< 64-bit fetch-add and compare-swap, and in use */

@@ -34,7 +34,7 @@ typedef struct muct_rdma_ctl_peer {
 
 typedef struct muct_rdma_ctl {
     struct ibv_qp *ibv;                /**< NULL when there is none */
-    uint32_t past[MUCT_RDMA_CTL_PAST]; /**< Its numbers of before, 0 for none */
+    uint32_t past[MUCT_RDMA_CTL_PAST]; /**< Earlier numbers, 0 for none */
     unsigned num_past;
     muct_rdma_cq_t *cq;
     uint64_t id; /**< High half of the wr_ids */
@@ -47,7 +47,7 @@ typedef struct muct_rdma_ctl {
     bool is_broken;      /**< Failed, until all work requests came back */
     bool is_given_up;    /**< It stays so */
     unsigned num_failed; /**< Tries in a row to begin again; 0: none is due */
-    uint64_t restart_ms; /**< When the next one is */
+    uint64_t restart_ms; /**< Time of the next restart */
     unsigned num_peers;
     unsigned num_prepared; /**< The first so many have their handles, or cannot */
     muct_rdma_ctl_peer_t *peers;

@@ -98,7 +98,7 @@ struct muct_rdma_ep {
     bool is_canceled;   /**< Canceled by a flush: the user gets no further reports */
     bool has_event;     /**< Something ended since requests were called last */
     bool wants_buf;     /**< An operation found no buffer since then */
-    bool has_work;      /**< In iface->work */
+    bool has_work;      /**< Linked in iface->work */
     bool is_ahead;      /**< Made ahead; it has no user yet */
     uint8_t told_reads; /**< dest_reads as the peer knows it; 0: unknown yet */
     uint8_t dest_reads; /**< Reads that our queue pairs answer at once */
@@ -205,7 +205,7 @@ void muct_rdma_ep_fail(muct_rdma_ep_t *ep, ucs_status_t status, bool is_unexpect
 /** The connection broke: it is made anew, or the endpoint fails with @a status. */
 void muct_rdma_ep_broke(muct_rdma_ep_t *ep, ucs_status_t status);
 
-/** How the two ends talk, with the packet numbers of the first connection. */
+/** Fill the path, with the packet numbers of the first connection. */
 void muct_rdma_ep_fill_path(const muct_rdma_ep_t *ep, muct_rdma_qp_path_t *path);
 
 /** A completion with an error came. */

@@ -85,16 +85,16 @@ typedef struct muct_rdma_iface {
         uint64_t wrs;         /**< Posted again */
         uint64_t moves;       /**< Connections made anew with another device */
     } recovery_stats;
-    ucs_list_link_t move_list; /**< Of rdma_move.c */
+    ucs_list_link_t move_list; /**< Link for rdma_move.c */
     bool is_dead;              /**< The device is gone */
-    bool has_left;             /**< And its endpoints have left it, or failed */
+    bool has_left;             /**< Endpoints have left the device, or failed */
     bool same_rail;
     unsigned long ece;  /**< The user's wish, or 0 where nothing comes of it */
     bool has_ece;       /**< Endpoint addresses have a place for it */
     bool has_fixed_gid; /**< The user's choice */
     muct_rdma_reachability_t reachability;
     bool has_routes;
-    uint64_t routes_ms; /**< When they were read */
+    uint64_t routes_ms; /**< Time of the last read of routes */
     muct_rdma_routes_t routes;
     uct_recv_desc_t release_desc;
     size_t rx_headroom;
@@ -104,7 +104,7 @@ typedef struct muct_rdma_iface {
     muct_rdma_async_sub_t async;
     unsigned async_countdown;
     uint64_t async_time_ms;
-    uint64_t recover_time_ms; /**< When the timer was set last for recovery */
+    uint64_t recover_time_ms; /**< Last time the timer was set for recovery */
     uint64_t port_down_ms;    /**< Since when the link is down; 0 when it is up */
     uint64_t port_down_timeout_ms;
     uint64_t watch_ms; /**< A queue pair ends something in this time; rdma_watch.h */

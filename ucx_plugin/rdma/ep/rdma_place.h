@@ -14,7 +14,7 @@
 ucs_status_t muct_rdma_iface_add_chan(muct_rdma_iface_t *iface, muct_rdma_chan_t *chan,
                                       uint32_t *place_p, uint64_t *id_p);
 
-/** Its completions are dropped from now on. */
+/** Free a place; its completions are dropped from now on. */
 void muct_rdma_iface_remove_chan(muct_rdma_iface_t *iface, uint32_t place);
 
 #endif

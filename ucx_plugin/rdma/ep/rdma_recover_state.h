@@ -41,13 +41,13 @@ typedef struct muct_rdma_recover {
     uint32_t peer_ctl_qp;            /**< Control qp of that device */
     uint32_t told_ctl_qp;            /**< Ours, as the endpoint's address says */
     bool has_moved;                  /**< Either side uses another device */
-    uint64_t move_ms;                /**< When another device is tried */
+    uint64_t move_ms;                /**< Time to try another device */
     uint64_t patience_ms; /**< Time to wait for an answer by the present one */
     unsigned tries;       /**< Connections made in a row on which nothing has ended */
     bool has_offer;
     muct_rdma_ctl_msg_t offer; /**< The peer's latest */
     uint64_t deadline_ms;
-    uint64_t next_ms; /**< When our offer is sent again */
+    uint64_t next_ms; /**< Time to send our offer again */
     unsigned interval_ms;
     ucs_list_link_t list; /**< Linked in iface->recovering in every phase but NONE */
 } muct_rdma_recover_t;

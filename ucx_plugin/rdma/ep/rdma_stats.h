@@ -13,7 +13,7 @@
 /** Show settings in use and what was posted, for each queue pair, in UCX's VFS. */
 void muct_rdma_iface_vfs_refresh(uct_iface_h iface);
 
-/** The same in the log, at level info, when anything was posted. */
+/** Log the statistics at level info, if anything was posted. */
 void muct_rdma_iface_log_stats(const muct_rdma_iface_t *iface);
 
 #endif

@@ -64,7 +64,7 @@ typedef struct muct_rdma_key {
     uint8_t num_rkeys; /**< At least 1 */
 } muct_rdma_key_t;
 
-/** Why a key is refused; text for messages by @ref muct_rdma_key_strerror. */
+/** Reasons to refuse a key; @ref muct_rdma_key_strerror returns their text. */
 typedef enum {
     MUCT_RDMA_KEY_OK,
     MUCT_RDMA_KEY_SHORT,         /**< Fewer bytes than a key has */

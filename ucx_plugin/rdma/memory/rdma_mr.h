@@ -50,7 +50,7 @@ struct muct_rdma_mem {
     struct ibv_mr *mrs[];
 };
 
-/** How to register. */
+/** Parameters of a registration. */
 typedef struct muct_rdma_mem_params {
     int access; /**< IBV_ACCESS_*; without REMOTE_ATOMIC where that is refused */
     uint8_t chunk_shift; /**< log2 of the most bytes of one key */

@@ -26,7 +26,7 @@ struct muct_rdma_sgl {
 typedef struct muct_rdma_sgl_pos {
     size_t index;
     size_t repeat;
-    size_t offset; /**< In the block */
+    size_t offset; /**< Offset in the block */
 } muct_rdma_sgl_pos_t;
 
 /** Result of the check of a list, and the plan that follows from it. */
@@ -40,7 +40,7 @@ typedef struct muct_rdma_sgl_plan {
     uct_completion_t *comp; /**< May be NULL */
 } muct_rdma_sgl_plan_t;
 
-/** How often block @a i is repeated. */
+/** Repetitions of block @a i. */
 static inline size_t muct_rdma_sgl_repeats(const muct_rdma_sgl_t *sgl, size_t i)
 {
     return (sgl->counts != NULL) ? sgl->counts[i] : 1;

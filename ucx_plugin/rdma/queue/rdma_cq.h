@@ -34,12 +34,12 @@ typedef struct muct_rdma_cq {
 
 typedef struct muct_rdma_cq_set {
     const muct_rdma_device_t *device;
-    struct ibv_comp_channel *channel; /**< Its fd does not block */
+    struct ibv_comp_channel *channel; /**< Nonblocking completion channel */
     unsigned depth;                   /**< Entries of the first queue */
     unsigned vector; /**< Interrupt of the first; each other has the next one */
     bool has_failed; /**< A queue broke, and its endpoints do not know yet */
     unsigned num;
-    unsigned num_broken; /**< Of them */
+    unsigned num_broken; /**< Broken queues */
     muct_rdma_cq_t **cqs;
 } muct_rdma_cq_set_t;
 

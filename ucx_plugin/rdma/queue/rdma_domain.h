@@ -15,7 +15,7 @@
 #include <ucs/config/types.h>
 
 typedef struct muct_rdma_domain {
-    struct ibv_pd *pd; /**< For queue pairs; memory of the other one is theirs, too */
+    struct ibv_pd *pd; /**< For queue pairs; shares memory with its parent */
     struct ibv_td *td; /**< NULL without: pd is then the memory domain's own */
 } muct_rdma_domain_t;
 
@@ -29,7 +29,7 @@ typedef struct muct_rdma_domain {
 ucs_status_t muct_rdma_domain_open(struct ibv_pd *pd, ucs_ternary_auto_value_t mode,
                                    muct_rdma_domain_t *domain);
 
-/** Its queue pairs are gone. */
+/** Free the domain; no queue pair uses it. */
 void muct_rdma_domain_close(muct_rdma_domain_t *domain);
 
 #endif

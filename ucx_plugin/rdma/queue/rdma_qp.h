@@ -25,7 +25,7 @@ typedef struct muct_rdma_qp_caps {
     unsigned max_inline; /**< Bytes */
 } muct_rdma_qp_caps_t;
 
-/** How the two ends talk; everything the states RTR and RTS need. */
+/** Parameters of a connection, all that RTR and RTS need. */
 typedef struct muct_rdma_qp_path {
     const muct_rdma_port_t *port;
     muct_rdma_dev_addr_t remote;
@@ -85,7 +85,7 @@ ucs_status_t muct_rdma_qp_connect(struct ibv_qp *qp, muct_rdma_qp_path_t *path,
  */
 int muct_rdma_qp_to_error(struct ibv_qp *qp);
 
-/** How packets reach path->remote. */
+/** Fill the address handle attributes that reach path->remote. */
 void muct_rdma_qp_fill_ah(const muct_rdma_qp_path_t *path, struct ibv_ah_attr *ah);
 
 /** Destroy it in any state: the device touches no memory of its work requests after. */

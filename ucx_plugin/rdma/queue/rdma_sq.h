@@ -59,7 +59,7 @@ typedef struct muct_rdma_sq_stats {
 enum {
     MUCT_RDMA_SQ_SUSPENDED =
         1 << 0,                 /**< The queue pair is not to be used; is_stuck, too */
-    MUCT_RDMA_SQ_MOVED = 1 << 1 /**< Its device is another one than at first */
+    MUCT_RDMA_SQ_MOVED = 1 << 1 /**< The queue pair is on a second device */
 };
 
 typedef struct muct_rdma_sq muct_rdma_sq_t;
@@ -84,7 +84,7 @@ struct muct_rdma_sq {
     uint32_t max_sge;
     uint32_t batch;      /**< Most work requests of a chain */
     uint32_t wr_mask;    /**< Entries, less one */
-    uint32_t grow_above; /**< So many on their way ask for more places */
+    uint32_t grow_above; /**< Requests in flight above which it grows */
     unsigned next_flags; /**< IBV_SEND_FENCE for the next one, or 0 */
     int error;      /**< errno of an ibv_post_send() that cannot be repeated, or 0 */
     bool is_lost;   /**< The error is one that another queue pair cannot mend */
@@ -102,14 +102,14 @@ struct muct_rdma_sq {
     bool is_dirty;
     uint64_t rung; /**< Bytes posted, of those up to head */
     muct_rdma_sq_stats_t *stats;
-    muct_rdma_sq_move_t move; /**< When MUCT_RDMA_SQ_MOVED */
+    muct_rdma_sq_move_t move; /**< Valid with MUCT_RDMA_SQ_MOVED */
 };
 
 typedef struct muct_rdma_sq_params {
     struct ibv_qp *ibv;
     uint64_t id;    /**< Low 32 bits clear */
     uint32_t depth; /**< Work requests the queue pair takes */
-    uint32_t batch; /**< At least 1 */
+    uint32_t batch; /**< Requests of a batch, at least 1 */
     uint32_t max_sge;
     uint32_t max_inline;
     bool keep;              /**< Work requests until they end */
@@ -155,7 +155,7 @@ uint32_t muct_rdma_sq_resume(muct_rdma_sq_t *sq, struct ibv_qp *ibv, uint64_t id
 /** End everything, posted or not, with @a status. The queue pair must be destroyed. */
 void muct_rdma_sq_purge(muct_rdma_sq_t *sq, ucs_status_t status);
 
-/** How many work requests may be added now. */
+/** Number of work requests that may be added now. */
 static inline uint32_t muct_rdma_sq_free(const muct_rdma_sq_t *sq)
 {
     return __builtin_expect(sq->is_stuck, 0) ? 0 : sq->depth - (sq->head - sq->tail);

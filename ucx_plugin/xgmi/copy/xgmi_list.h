@@ -34,7 +34,7 @@ typedef struct muct_xgmi_list {
 } muct_xgmi_list_t;
 
 
-/** How to launch the kernel for a finished list. */
+/** Launch of the kernel for a finished list. */
 typedef struct muct_xgmi_launch {
     muct_xgmi_copy_args_t args; /**< Kernel argument; see @ref muct_xgmi_list_finish */
     uint32_t num_blocks;        /**< Grid size, in thread blocks */

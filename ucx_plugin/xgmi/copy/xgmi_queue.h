@@ -52,7 +52,7 @@
 /** Streams for long runs */
 #define MUCT_XGMI_MAX_ENGINES 8
 
-/** All of them: a queue's first ones are for launches */
+/** All streams: a queue's first ones are for launches */
 #define MUCT_XGMI_MAX_STREAMS (MUCT_XGMI_MAX_LAUNCH_STREAMS + MUCT_XGMI_MAX_ENGINES)
 
 
@@ -82,7 +82,7 @@ typedef struct muct_xgmi_marker {
 } muct_xgmi_marker_t;
 
 
-/** How to copy. Read by every queue of an interface. */
+/** Settings of copies. Read by every queue of an interface. */
 typedef struct muct_xgmi_queue_config {
     unsigned num_lists;   /**< Batches that can exist at a time, at least 2 */
     unsigned list_size;   /**< Entries, and operations, of a batch */
@@ -157,7 +157,7 @@ typedef struct muct_xgmi_queue {
     unsigned num_runs;              /**< Runs of the open batch */
     muct_xgmi_run_t *runs;
     muct_xgmi_gather_t gather; /**< State of the open batch */
-    muct_xgmi_leave_t leave;   /**< Of the head */
+    muct_xgmi_leave_t leave;   /**< State of the head */
     muct_xgmi_window_t windows[MUCT_XGMI_NUM_WINDOWS];
 
     const muct_gpu_t *gpu;
@@ -166,14 +166,14 @@ typedef struct muct_xgmi_queue {
     muct_xgmi_wake_t *wake;
     int device;
     unsigned index; /**< Index among its owner's queues; the owner sets it */
-    muct_xgmi_batch_t *batches; /**< All */
+    muct_xgmi_batch_t *batches; /**< All batches */
     muct_xgmi_batch_t *free;    /**< Batches neither open nor started */
     muct_xgmi_batch_t *head;    /**< Started, oldest first */
     muct_xgmi_batch_t **tail;
     unsigned num_started;
     pthread_mutex_t lock; /**< Guards the list of started batches and what they use */
     pthread_t thread;     /**< The first one that used the queue */
-    struct muct_xgmi_queue *next; /**< Of the process */
+    struct muct_xgmi_queue *next; /**< Link of the queues of the process */
     unsigned num_polls;           /**< Since the head was looked at closely */
     bool is_notifying;            /**< The head's completion is due or done */
     muct_xgmi_launch_stream_t launch_streams[MUCT_XGMI_MAX_LAUNCH_STREAMS];
@@ -187,12 +187,12 @@ typedef struct muct_xgmi_queue {
     void *arrivals; /**< Device memory for the kernel: a line a launch stream */
     /** The first ones for launches and calls, the others for long runs */
     muct_hip_stream_t streams[MUCT_XGMI_MAX_STREAMS];
-    muct_hip_event_t events[MUCT_XGMI_MAX_STREAMS]; /**< For ordering */
-    unsigned recorded;                              /**< Which of them hold */
+    muct_hip_event_t events[MUCT_XGMI_MAX_STREAMS]; /**< Events for ordering */
+    unsigned recorded;                              /**< Bit mask of valid events */
     unsigned num_streams;
     muct_hip_module_t module;
     muct_hip_function_t kernel; /**< NULL: copy calls only */
-    bool is_flag_last;          /**< Its flag comes behind its bytes */
+    bool is_flag_last;          /**< The kernel's flag follows its bytes */
 } muct_xgmi_queue_t;
 
 /** The open batch as it was, to go back to it. */

@@ -20,7 +20,7 @@ typedef struct muct_xgmi_global {
     unsigned refs;        /**< Memory domains */
     muct_xgmi_map_t *map; /**< NULL while there is no memory domain */
     const muct_gpu_t *gpu;
-    _Atomic uint64_t next_uid; /**< Of remote keys */
+    _Atomic uint64_t next_uid; /**< Counter for remote keys */
     atomic_int device; /**< Device of the last registration, -1 before the first */
 } muct_xgmi_global_t;
 

@@ -40,7 +40,7 @@
 typedef struct muct_xgmi_map_config {
     unsigned max_idle_regions; /**< Mapped but unused regions to keep */
     size_t max_idle_size;      /**< Sum of their lengths, in bytes */
-    unsigned open_timeout_ms;  /**< How long preparing a peer's first one may last */
+    unsigned open_timeout_ms;  /**< Limit of preparing a peer's first region */
 } muct_xgmi_map_config_t;
 
 

@@ -19,7 +19,7 @@
 typedef struct muct_xgmi_mapping {
     void *address;
     bool is_self;      /**< Memory of this process: nothing was opened */
-    const char *error; /**< Why its handle did not open, or NULL */
+    const char *error; /**< Reason of a handle that did not open, or NULL */
 } muct_xgmi_mapping_t;
 
 

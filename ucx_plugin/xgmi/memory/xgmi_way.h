@@ -23,7 +23,7 @@ typedef struct muct_xgmi_way {
     bool is_open;    /**< Something was mapped over it */
     bool has_warned; /**< A warning reported that a living peer's memory did not open */
     uint64_t barred_until_ns; /**< 0: it is not barred */
-    bool was_awaited;         /**< Its first mapping was waited for */
+    bool was_awaited;         /**< An operation has waited for the first mapping */
 } muct_xgmi_way_t;
 
 
@@ -31,7 +31,7 @@ typedef struct muct_xgmi_way {
 muct_xgmi_way_t *muct_xgmi_way_get(muct_xgmi_way_t **ways, uint64_t owner, int device);
 
 
-/** For how long a way is barred after a failure. */
+/** Time that a way is barred after a failure. */
 #define MUCT_XGMI_WAY_BARRED_NS UINT64_C(60000000000)
 
 

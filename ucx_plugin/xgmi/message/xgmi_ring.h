@@ -100,7 +100,7 @@ bool muct_xgmi_ring_has_wrong_head(const muct_xgmi_ring_tx_t *tx);
 bool muct_xgmi_ring_has_room(muct_xgmi_ring_tx_t *tx, size_t max);
 
 
-/** The same before a sleep: without room, @ref muct_xgmi_ring_give_room returns true
+/** Variant before a sleep: without room, @ref muct_xgmi_ring_give_room returns true
  * later. */
 bool muct_xgmi_ring_want_room(muct_xgmi_ring_tx_t *tx, size_t max);
 

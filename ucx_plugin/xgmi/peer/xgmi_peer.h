@@ -54,7 +54,7 @@
 /** A process: a peer, or this one. */
 typedef struct muct_xgmi_peer muct_xgmi_peer_t;
 
-/** This process, as others see it. */
+/** Identity of this process for others. */
 typedef struct muct_xgmi_self {
     uint64_t owner;   /**< Incarnation; never 0 */
     uint64_t shm_dir; /**< Identity of the page's folder: file system and number */

@@ -32,7 +32,7 @@ typedef struct muct_xgmi_wake {
     bool is_armed; /**< A thread may sleep; to be signalled once */
     bool is_aside; /**< A thread sleeps to let others post; signal it once when an
                       operation waits for progress */
-    uint64_t timer_at_ns; /**< When timer_fd becomes readable; 0: never */
+    uint64_t timer_at_ns; /**< Time timer_fd becomes readable; 0: never */
 } muct_xgmi_wake_t;
 
 
@@ -56,7 +56,7 @@ uint64_t muct_xgmi_wake_now_ns(void);
 void muct_xgmi_wake_signal(muct_xgmi_wake_t *wake);
 
 
-/** There is work for progress: wake the thread if it sleeps and was not woken yet. */
+/** Work for progress has come: wake the thread if it sleeps and was not woken yet. */
 static inline void muct_xgmi_wake_if_armed(muct_xgmi_wake_t *wake)
 {
     if (wake->is_armed) {
