@@ -365,7 +365,7 @@ static unsigned mkv_close_maps(mkv_peer_t *peer)
     return count;
 }
 
-static void mkv_close_tell_connections(mkv_ctx_t *ctx)
+static void mkv_close_log_connections(mkv_ctx_t *ctx)
 {
     mkv_peer_t *peer;
 
@@ -393,7 +393,7 @@ static bool mkv_close_connections(mkv_ctx_t *ctx)
                        ctx->opts->drain_timeout + MKV_CLOSE_CUT_MS)) {
         return true;
     }
-    mkv_close_tell_connections(ctx);
+    mkv_close_log_connections(ctx);
     return false;
 }
 

@@ -43,7 +43,7 @@ static void mkv_ctx_check_deadlines(mkv_ctx_t *ctx)
     mkv_xfer_t *xfer;
     uint64_t now;
 
-    if (!mkv_ctx_is_near(ctx, ctx->next_deadline) ||
+    if (!mkv_ctx_may_be_due(ctx, ctx->next_deadline) ||
         ((now = mkv_ctx_now(ctx)) < ctx->next_deadline)) {
         return;
     }
@@ -156,7 +156,7 @@ unsigned mkv_progress_locked(mkv_ctx_t *ctx)
         !mkv_list_is_empty(&ctx->changed_peers)) {
         count += mkv_progress_step(ctx);
     }
-    count += mkv_ctx_has_signals(ctx) ? mkv_credits_tell(ctx) : 0;
+    count += mkv_ctx_has_signals(ctx) ? mkv_credits_report(ctx) : 0;
     count += mkv_list_is_empty(&ctx->dirty_ops) ? 0 : mkv_ops_step(ctx);
     count += mkv_ctx_reap(ctx);
     ctx->is_progress_due = (count > 0);

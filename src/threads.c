@@ -133,7 +133,7 @@ static bool mkv_thread_is_hot(mkv_thread_t *thread, unsigned count)
     }
     ctx->threads->hot = thread;
     if (++thread->num_hot % MKV_THREAD_LOOKS == 0) {
-        mkv_ctx_look_for_ends(ctx);
+        mkv_ctx_poll_ends(ctx);
     }
     if (has_moved) {
         thread->moved_at = mkv_ctx_now(ctx);
@@ -151,7 +151,7 @@ static uint64_t mkv_thread_arm(mkv_ctx_t *ctx)
 {
     uint64_t now = mkv_ctx_now(ctx), wait = MKV_THREAD_SLEEP_NS, count;
 
-    mkv_ctx_look_for_ends(ctx);
+    mkv_ctx_poll_ends(ctx);
     if (!mkv_list_is_empty(&ctx->dirty_xfers) ||
         !mkv_list_is_empty(&ctx->changed_peers) || (ctx->next_deadline <= now)) {
         return 0;

@@ -29,7 +29,7 @@ static void mkv_ucp_modify(mkv_ctx_t *ctx, ucp_config_t *config, const char *key
 }
 
 /* Transports that were requested: by our option, or else by UCX's variable */
-static const char *mkv_worker_asked(const char *option, const char *variable)
+static const char *mkv_worker_requested(const char *option, const char *variable)
 {
     const char *value = (option[0] != '\0') ? option : getenv(variable);
 
@@ -42,8 +42,8 @@ static mkv_status_t mkv_worker_init_error(const mkv_ctx_t *ctx, ucs_status_t sta
         &ctx->log, MKV_ERR_TRANSPORT,
         "ucp_init() failed: %s; requested transports: %s, network devices: %s",
         ucs_status_string(status),
-        mkv_worker_asked(mkv_config_tls(ctx->config), "UCX_TLS"),
-        mkv_worker_asked(ctx->opts->net_devices, "UCX_NET_DEVICES"));
+        mkv_worker_requested(mkv_config_tls(ctx->config), "UCX_TLS"),
+        mkv_worker_requested(ctx->opts->net_devices, "UCX_NET_DEVICES"));
 }
 
 static mkv_status_t mkv_worker_init_context(mkv_ctx_t *ctx)

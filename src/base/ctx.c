@@ -70,7 +70,7 @@ void mkv_ctx_delist(mkv_ctx_t *ctx)
     pthread_mutex_unlock(&mkv_open_lock);
 }
 
-bool mkv_ctx_is_here(uint64_t ctx_id)
+bool mkv_ctx_is_open(uint64_t ctx_id)
 {
     const mkv_ctx_t *ctx;
 
@@ -97,7 +97,7 @@ uint64_t mkv_ctx_now(mkv_ctx_t *ctx)
  * at most; a machine that has no time for its ticks is late anyway. */
 #define MKV_TICK_NS (20 * MKV_NSEC_PER_MSEC)
 
-bool mkv_ctx_is_near(const mkv_ctx_t *ctx, uint64_t time)
+bool mkv_ctx_may_be_due(const mkv_ctx_t *ctx, uint64_t time)
 {
     struct timespec now;
 

@@ -213,7 +213,7 @@ void mkv_ctx_enlist(mkv_ctx_t *ctx);
 void mkv_ctx_delist(mkv_ctx_t *ctx);
 
 /** Whether the context of this number is open in this process. */
-bool mkv_ctx_is_here(uint64_t ctx_id);
+bool mkv_ctx_is_open(uint64_t ctx_id);
 
 /** Time of the caller's clock, or of CLOCK_MONOTONIC. */
 uint64_t mkv_ctx_now(mkv_ctx_t *ctx);
@@ -227,7 +227,7 @@ static inline uint64_t mkv_ctx_time(mkv_ctx_t *ctx)
 }
 /** Whether @a time may have come already. A false costs less than mkv_ctx_now(), which
  * a round of progress would otherwise call for nothing. */
-bool mkv_ctx_is_near(const mkv_ctx_t *ctx, uint64_t time);
+bool mkv_ctx_may_be_due(const mkv_ctx_t *ctx, uint64_t time);
 /** Name of an instance: unique here for ever, unlikely to repeat elsewhere. */
 uint64_t mkv_ctx_nonce(mkv_ctx_t *ctx);
 /** Look at deadlines at this time at the latest. */

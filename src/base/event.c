@@ -404,7 +404,7 @@ static bool mkv_fds_add(mkv_ctx_t *ctx, int fd)
     return (fd >= 0) && (epoll_ctl(ctx->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0);
 }
 
-void mkv_ctx_look_for_ends(mkv_ctx_t *ctx)
+void mkv_ctx_poll_ends(mkv_ctx_t *ctx)
 {
     struct epoll_event event;
 
@@ -488,7 +488,7 @@ static mkv_status_t mkv_arm_locked(mkv_ctx_t *ctx)
 {
     ucs_status_t status;
 
-    mkv_ctx_look_for_ends(ctx);
+    mkv_ctx_poll_ends(ctx);
     if (ctx->epoll_fd < 0) {
         return mkv_error(&ctx->log, MKV_ERR_UNSUPPORTED, "call mkv_event_fd() first");
     }

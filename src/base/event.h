@@ -83,7 +83,7 @@ void mkv_events_forget(mkv_ctx_t *ctx, const mkv_xfer_t *xfer, const mkv_peer_t 
 void mkv_events_forget_op(mkv_ctx_t *ctx, const mkv_op_t *op);
 
 /** Have the peers looked at if the process of one of them has ended. */
-void mkv_ctx_look_for_ends(mkv_ctx_t *ctx);
+void mkv_ctx_poll_ends(mkv_ctx_t *ctx);
 
 void mkv_events_cleanup(mkv_ctx_t *ctx);
 

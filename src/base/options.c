@@ -236,7 +236,7 @@ static unsigned mkv_name_distance(const char *a, const char *b)
 }
 
 /* The option that was meant, if a letter or two are wrong */
-static const mkv_opt_t *mkv_opt_find_near(const char *key)
+static const mkv_opt_t *mkv_opt_find_similar(const char *key)
 {
     unsigned most = (strlen(key) < 8) ? 1 : 2;
     size_t i;
@@ -255,7 +255,7 @@ static const mkv_opt_t *mkv_opt_find_near(const char *key)
 static mkv_status_t mkv_config_unknown(mkv_config_t *config, const char *prefix,
                                        const char *key)
 {
-    const mkv_opt_t *near = mkv_opt_find_near(key);
+    const mkv_opt_t *near = mkv_opt_find_similar(key);
     size_t length = strlen(config->ignored);
 
     if (near != NULL) {

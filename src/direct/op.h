@@ -44,7 +44,7 @@ struct mkv_op {
     char error[256];
     bool is_quiet;
     uint64_t open_time, deadline; /**< Deadline of the operation, then of its drain */
-    uint64_t heard;               /**< mkv_peer_drain_late() */
+    uint64_t heard;               /**< mkv_peer_check_late_drain() */
     mkv_op_puts_t puts;
 
     /* Pieces, as UCX takes them in lists; one block of memory, at buffers */

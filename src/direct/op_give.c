@@ -131,7 +131,7 @@ static inline bool mkv_op_is_settled(const mkv_op_t *op, bool is_list)
 }
 
 /* Whether the next call must be queried for its path */
-static bool mkv_op_must_ask(const mkv_op_t *op, bool is_list)
+static bool mkv_op_must_query(const mkv_op_t *op, bool is_list)
 {
     const mkv_path_key_t key = mkv_op_path(op, op->next - 1, is_list);
 
@@ -146,7 +146,7 @@ static void mkv_op_learn(mkv_op_t *op, bool is_list, ucs_status_ptr_t request)
         return;
     }
     if (op->asked != NULL) {
-        mkv_peer_put_asked(op->peer, op->asked, request);
+        mkv_peer_note_list_support(op->peer, op->asked, request);
         op->asked = NULL; /* the call's callback, or its return: what comes first */
     }
     mkv_path_note(op->peer, &key, request);
@@ -248,7 +248,7 @@ static void mkv_op_give_piece(mkv_op_t *op, mkv_rmem_t *asked)
     mkv_op_take_credit(op, op->lengths[i]);
     op->asked = asked;
     if ((asked != NULL) ||
-        (!mkv_op_is_settled(op, false) && mkv_op_must_ask(op, false))) {
+        (!mkv_op_is_settled(op, false) && mkv_op_must_query(op, false))) {
         param.op_attr_mask |= UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
     }
     request = mkv_op_is_write(op)
@@ -307,7 +307,7 @@ static void mkv_op_give_list(mkv_op_t *op, size_t num)
     op->next += num;
     mkv_op_count_call(op, num);
     mkv_op_take_credit(op, bytes);
-    list.is_asked = mkv_op_must_ask(op, true);
+    list.is_asked = mkv_op_must_query(op, true);
     request = mkv_ep_put_list(op->peer->ep, &list, mkv_op_list_cb, op);
     mkv_op_note(op, true, request);
     if (!UCS_PTR_IS_PTR(request)) {

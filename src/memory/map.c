@@ -50,7 +50,7 @@ static mkv_status_t mkv_map_check_layout(mkv_remote_t *remote)
 
 /* ---- Pairing --------------------------------------------------------------------- */
 
-static bool mkv_map_wants(const mkv_map_params_t *params, uint32_t component)
+static bool mkv_map_selects(const mkv_map_params_t *params, uint32_t component)
 {
     size_t i;
 
@@ -68,7 +68,7 @@ static bool mkv_map_wants(const mkv_map_params_t *params, uint32_t component)
 /* Regions that are not committed or not selected are left out */
 static bool mkv_map_takes(const mkv_map_params_t *params, const mkv_lregion_t *region)
 {
-    return (region->mem != NULL) && mkv_map_wants(params, region->info.component);
+    return (region->mem != NULL) && mkv_map_selects(params, region->info.component);
 }
 
 static bool mkv_map_has_local(const mkv_ctx_t *ctx, const mkv_wire_region_t *theirs)
@@ -92,7 +92,7 @@ static mkv_status_t mkv_map_check_unpaired(mkv_remote_t *remote,
     mkv_list_for_each(region, &remote->ctx->regions, mkv_lregion_t, list)
     {
         if (!mkv_map_takes(params, region)) {
-            num_waiting += mkv_map_wants(params, region->info.component) ? 1 : 0;
+            num_waiting += mkv_map_selects(params, region->info.component) ? 1 : 0;
             continue;
         }
         ++num_mine;
@@ -104,7 +104,7 @@ static mkv_status_t mkv_map_check_unpaired(mkv_remote_t *remote,
         }
     }
     for (i = 0; i < remote->num_regions; ++i) {
-        if (!mkv_map_wants(params, remote->regions[i].component)) {
+        if (!mkv_map_selects(params, remote->regions[i].component)) {
             continue;
         }
         ++num_theirs;
@@ -236,7 +236,7 @@ static void mkv_map_sum_components(mkv_map_t *map)
 
 /* ---- Life ------------------------------------------------------------------------ */
 
-static void mkv_map_look_for_keys(mkv_map_t *map)
+static void mkv_map_check_keys(mkv_map_t *map)
 {
     bool lacks = false;
     uint32_t i;
@@ -293,7 +293,7 @@ static void mkv_map_count_layers(mkv_map_t *map, const mkv_map_params_t *params)
     map->layer_last = INT32_MIN;
     mkv_list_for_each(region, &map->ctx->regions, mkv_lregion_t, list)
     {
-        if (mkv_map_wants(params, region->info.component)) {
+        if (mkv_map_selects(params, region->info.component)) {
             map->layer_first = (region->info.layer < map->layer_first)
                                    ? region->info.layer
                                    : map->layer_first;
@@ -352,7 +352,7 @@ mkv_status_t mkv_map_make(mkv_remote_t *remote, const mkv_map_params_t *params,
         goto err_memory;
     }
     mkv_map_take_refs(map);
-    mkv_map_look_for_keys(map);
+    mkv_map_check_keys(map);
     *map_p = map;
     return MKV_OK;
 
@@ -441,7 +441,7 @@ unsigned mkv_maps_refresh(mkv_remote_t *remote)
             __atomic_store_n(&map->is_stale, true, __ATOMIC_RELAXED);
         }
         if (map->lacks_keys) {
-            mkv_map_look_for_keys(map);
+            mkv_map_check_keys(map);
         }
         num_stale += map->is_stale;
     }

@@ -567,7 +567,7 @@ mkv_status_t mkv_map_match(mkv_map_t *map, mkv_lregion_t *mine,
 
     match.theirs = mkv_match_remote(theirs, &map->remote->info.topology);
     match.is_shaped =
-        mkv_region_is_told(&match.mine) && mkv_region_is_told(&match.theirs);
+        mkv_region_has_shape(&match.mine) && mkv_region_has_shape(&match.theirs);
     status = mkv_match_check_same(&match);
     if (status == MKV_OK) {
         status = match.is_shaped ? mkv_match_make_shapes(&match)

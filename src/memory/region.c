@@ -94,8 +94,9 @@ static mkv_status_t mkv_region_check_units(mkv_ctx_t *ctx, const mkv_region_t *r
                          (unsigned long long)stride, (unsigned long long)region->length,
                          region->base);
     }
-    return mkv_region_is_told(region) ? mkv_region_shape(&ctx->log, "", region, &shape)
-                                      : MKV_OK;
+    return mkv_region_has_shape(region)
+               ? mkv_region_shape(&ctx->log, "", region, &shape)
+               : MKV_OK;
 }
 
 static mkv_status_t mkv_region_check_alloc(mkv_ctx_t *ctx, const mkv_region_t *region)
@@ -154,7 +155,7 @@ static mkv_status_t mkv_region_take_shape(mkv_ctx_t *ctx, mkv_region_t *info)
                              info->num_groups, info->groups[i]);
         }
     }
-    if (mkv_region_is_told(info) && (info->flags & MKV_REGION_BYTES)) {
+    if (mkv_region_has_shape(info) && (info->flags & MKV_REGION_BYTES)) {
         return mkv_error(
             &ctx->log, MKV_ERR_INVALID,
             "component %u layer %d part %u: MKV_REGION_BYTES and a layout of "

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-bool mkv_region_is_told(const mkv_region_t *info)
+bool mkv_region_has_shape(const mkv_region_t *info)
 {
     return ((info->outer | info->inner_bytes | info->num_groups) != 0) ||
            (info->flags & MKV_REGION_REPLICATED);

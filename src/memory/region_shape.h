@@ -12,7 +12,7 @@
 #include "memory/shape.h"
 
 /** Whether the region describes the layout of its units. */
-bool mkv_region_is_told(const mkv_region_t *info);
+bool mkv_region_has_shape(const mkv_region_t *info);
 
 /**
  * How a local region's units are made; shard_rank and shard_size are set.

@@ -59,7 +59,7 @@ bool mkv_credit_receive(mkv_peer_t *peer, size_t length)
 }
 
 /* Never more than was sent, and never less than before: it is the peer's word */
-void mkv_credit_told(mkv_peer_t *peer, const mkv_msg_t *msg)
+void mkv_credit_update(mkv_peer_t *peer, const mkv_msg_t *msg)
 {
     mkv_credit_t *credit = &peer->credit;
 
@@ -73,7 +73,7 @@ void mkv_credit_told(mkv_peer_t *peer, const mkv_msg_t *msg)
     credit->is_told = true;
 }
 
-void mkv_credit_tell(mkv_peer_t *peer)
+void mkv_credit_report(mkv_peer_t *peer)
 {
     mkv_msg_t msg = {.type = MKV_MSG_CREDIT, .bytes = mkv_polled(&peer->credit.polled)};
 
@@ -83,7 +83,7 @@ void mkv_credit_tell(mkv_peer_t *peer)
     }
 }
 
-unsigned mkv_credits_tell(mkv_ctx_t *ctx)
+unsigned mkv_credits_report(mkv_ctx_t *ctx)
 {
     unsigned count = 0;
     mkv_peer_t *peer;
@@ -97,7 +97,7 @@ unsigned mkv_credits_tell(mkv_ctx_t *ctx)
         if ((peer->state == MKV_CONN_READY) &&
             (mkv_polled(&peer->credit.polled) - peer->credit.told >
              ctx->opts->max_queued / 4)) {
-            mkv_credit_tell(peer);
+            mkv_credit_report(peer);
             ++count;
         }
     }

@@ -24,12 +24,12 @@ void mkv_credit_sent(mkv_peer_t *peer, size_t length);
 bool mkv_credit_receive(mkv_peer_t *peer, size_t length);
 
 /** The peer reports how much was polled there. */
-void mkv_credit_told(mkv_peer_t *peer, const mkv_msg_t *msg);
+void mkv_credit_update(mkv_peer_t *peer, const mkv_msg_t *msg);
 
 /** Report to the peer how much was polled here; in READY. */
-void mkv_credit_tell(mkv_peer_t *peer);
+void mkv_credit_report(mkv_peer_t *peer);
 
 /** Report to all peers of which enough was polled. @return How many. */
-unsigned mkv_credits_tell(mkv_ctx_t *ctx);
+unsigned mkv_credits_report(mkv_ctx_t *ctx);
 
 #endif

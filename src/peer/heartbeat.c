@@ -101,7 +101,7 @@ static uint64_t mkv_heartbeat_check_gap(mkv_peer_t *peer, uint64_t now)
 }
 
 /* false: too often in a row nothing was new */
-static bool mkv_heartbeat_is_heard(mkv_peer_t *peer)
+static bool mkv_heartbeat_is_alive(mkv_peer_t *peer)
 {
     if (peer->beat.num_heard != peer->beat.num_heard_before) {
         peer->beat.num_heard_before = peer->beat.num_heard;
@@ -112,7 +112,7 @@ static bool mkv_heartbeat_is_heard(mkv_peer_t *peer)
     return peer->beat.num_silent < MKV_BEATS;
 }
 
-static uint64_t mkv_heartbeat_look(mkv_peer_t *peer, uint64_t now)
+static uint64_t mkv_heartbeat_check_silence(mkv_peer_t *peer, uint64_t now)
 {
     uint64_t interval = mkv_heartbeat_interval(peer);
 
@@ -122,7 +122,7 @@ static uint64_t mkv_heartbeat_look(mkv_peer_t *peer, uint64_t now)
     if (now < peer->beat.next_look) {
         return peer->beat.next_look;
     }
-    if (!mkv_heartbeat_is_heard(peer)) {
+    if (!mkv_heartbeat_is_alive(peer)) {
         mkv_peer_fail(peer, MKV_ERR_PEER, "no message came from it for %llu ms",
                       (unsigned long long)peer->ctx->opts->peer_dead);
         peer->end = MKV_PEER_END_CUT; /* silence proves nothing */
@@ -142,7 +142,7 @@ uint64_t mkv_heartbeat_check(mkv_peer_t *peer, uint64_t now)
         next = mkv_heartbeat_repeat_hello(peer, now);
         look = mkv_heartbeat_check_gap(peer, now);
         next = (look < next) ? look : next;
-        look = mkv_heartbeat_look(peer, now);
+        look = mkv_heartbeat_check_silence(peer, now);
         next = (look < next) ? look : next;
     }
     return next;

@@ -11,7 +11,7 @@
 #include "peer/peer.h"
 
 /** A message of the peer came, whatever it is and in whatever order. */
-static inline void mkv_heartbeat_heard(mkv_peer_t *peer)
+static inline void mkv_heartbeat_received(mkv_peer_t *peer)
 {
     ++peer->beat.num_heard;
 }

@@ -94,7 +94,7 @@ static void mkv_hello_finish(mkv_peer_t *peer)
         peer->is_same_host ? "same" : "other", peer->remote.num_regions,
         peer->remote.info.topology.tp_rank, peer->remote.info.topology.tp_size);
     mkv_peer_log_rejected(peer);
-    mkv_credit_tell(peer);
+    mkv_credit_report(peer);
     event = mkv_event_add(ctx, MKV_EV_PEER_READY);
     if (event != NULL) {
         event->peer = peer;
@@ -192,8 +192,8 @@ mkv_peer_t *mkv_hello_accept(mkv_ctx_t *ctx, const mkv_msg_t *msg, mkv_peer_t *f
 }
 
 /* At most one event waits; the caller queries the current regions after the poll */
-static void mkv_hello_tell_change(mkv_peer_t *peer, uint64_t former_epoch,
-                                  unsigned num_stale)
+static void mkv_hello_raise_change(mkv_peer_t *peer, uint64_t former_epoch,
+                                   unsigned num_stale)
 {
     mkv_news_t *event;
 
@@ -235,7 +235,7 @@ static mkv_status_t mkv_hello_update(mkv_peer_t *peer, const mkv_msg_t *msg)
             if (info.since == 0) { /* else nothing was removed */
                 mkv_remote_trim(&peer->remote);
             }
-            mkv_hello_tell_change(peer, epoch, num_stale);
+            mkv_hello_raise_change(peer, epoch, num_stale);
         }
     } else {
         status = mkv_error(&peer->ctx->log, MKV_ERR_PROTOCOL,
@@ -280,7 +280,7 @@ void mkv_hello_receive(mkv_peer_t *peer, const mkv_msg_t *msg)
     }
 }
 
-mkv_status_t mkv_hello_tell_keys(mkv_peer_t *peer)
+mkv_status_t mkv_hello_send_keys(mkv_peer_t *peer)
 {
     mkv_status_t status = mkv_hello_send(peer, MKV_MSG_REGIONS);
 
@@ -299,7 +299,7 @@ static mkv_status_t mkv_hello_tell_new(mkv_peer_t *peer)
     return mkv_hello_send_since(peer, MKV_MSG_REGIONS, is_more ? peer->told_epoch : 0);
 }
 
-void mkv_hello_tell_regions(mkv_ctx_t *ctx)
+void mkv_hello_send_regions(mkv_ctx_t *ctx)
 {
     mkv_peer_t *peer;
 

@@ -31,9 +31,9 @@ void mkv_hello_receive(mkv_peer_t *peer, const mkv_msg_t *msg);
 
 /** Describe this context again, as keys were granted. @return As mkv_message_send(); if
  * it fails, so has the peer. */
-mkv_status_t mkv_hello_tell_keys(mkv_peer_t *peer);
+mkv_status_t mkv_hello_send_keys(mkv_peer_t *peer);
 
 /** Send the regions of a new epoch to all peers. */
-void mkv_hello_tell_regions(mkv_ctx_t *ctx);
+void mkv_hello_send_regions(mkv_ctx_t *ctx);
 
 #endif

@@ -55,13 +55,13 @@ static void mkv_inbox_dispatch(mkv_peer_t *peer, const mkv_msg_t *msg, const voi
         mkv_heartbeat_answer(peer);
         break;
     case MKV_MSG_CREDIT:
-        mkv_credit_told(peer, msg);
+        mkv_credit_update(peer, msg);
         break;
     case MKV_MSG_PONG:
     case MKV_MSG_SKIPPED:
         break;
     default:
-        mkv_peer_tell_message(peer, msg, data, length);
+        mkv_peer_notify_message(peer, msg, data, length);
         break;
     }
 }
@@ -258,7 +258,7 @@ void mkv_inbox_receive(mkv_ctx_t *ctx, const void *data, size_t length)
         MKV_COUNT(peer, msgs_stale, 1);
         return;
     }
-    mkv_heartbeat_heard(peer);
+    mkv_heartbeat_received(peer);
     if (mkv_inbox_must_wait(peer, &msg)) {
         mkv_inbox_keep(peer, msg.seq, data, length);
     } else {

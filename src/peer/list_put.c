@@ -37,7 +37,7 @@ mkv_list_use_t mkv_peer_list_use(mkv_peer_t *peer, ucs_memory_type_t local,
     return (rmem->lists == MKV_RMEM_LISTS_NONE) ? MKV_LIST_USE_NONE : MKV_LIST_USE_ASK;
 }
 
-void mkv_peer_put_asked(mkv_peer_t *peer, mkv_rmem_t *rmem, void *request)
+void mkv_peer_note_list_support(mkv_peer_t *peer, mkv_rmem_t *rmem, void *request)
 {
     if (mkv_path_takes_lists(peer, request)) {
         rmem->lists = MKV_RMEM_LISTS_TAKEN;

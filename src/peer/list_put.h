@@ -52,7 +52,7 @@ mkv_list_use_t mkv_peer_list_use(mkv_peer_t *peer, ucs_memory_type_t local,
                                  const mkv_rmem_t *rmem);
 
 /** Note what carries the put that was to be asked; complete or not. */
-void mkv_peer_put_asked(mkv_peer_t *peer, mkv_rmem_t *rmem, void *request);
+void mkv_peer_note_list_support(mkv_peer_t *peer, mkv_rmem_t *rmem, void *request);
 
 /** Whether lists between these memory types may be given to UCX at all. */
 bool mkv_peer_may_sgl(mkv_peer_t *peer, ucs_memory_type_t local,

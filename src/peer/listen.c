@@ -22,7 +22,7 @@ void mkv_peer_listen(mkv_ctx_t *ctx, const mkv_peer_listener_t *listener)
     }
 }
 
-void mkv_peer_tell_ended(mkv_peer_t *peer)
+void mkv_peer_notify_ended(mkv_peer_t *peer)
 {
     const mkv_peer_listener_t *listener;
 
@@ -32,7 +32,7 @@ void mkv_peer_tell_ended(mkv_peer_t *peer)
     }
 }
 
-void mkv_peer_tell_look(mkv_peer_t *peer)
+void mkv_peer_notify_look(mkv_peer_t *peer)
 {
     const mkv_peer_listener_t *listener;
 
@@ -42,8 +42,8 @@ void mkv_peer_tell_look(mkv_peer_t *peer)
     }
 }
 
-void mkv_peer_tell_message(mkv_peer_t *peer, const mkv_msg_t *msg, const void *data,
-                           size_t length)
+void mkv_peer_notify_message(mkv_peer_t *peer, const mkv_msg_t *msg, const void *data,
+                             size_t length)
 {
     const mkv_peer_listener_t *listener = peer->ctx->message_listeners[msg->type];
 
@@ -52,7 +52,7 @@ void mkv_peer_tell_message(mkv_peer_t *peer, const mkv_msg_t *msg, const void *d
     }
 }
 
-uint64_t mkv_peer_ask_expire(mkv_peer_t *peer, uint64_t now)
+uint64_t mkv_peer_listeners_expire(mkv_peer_t *peer, uint64_t now)
 {
     const mkv_peer_listener_t *listener;
     uint64_t next = MKV_NEVER;
@@ -66,7 +66,7 @@ uint64_t mkv_peer_ask_expire(mkv_peer_t *peer, uint64_t now)
     return next;
 }
 
-bool mkv_peer_ask_idle(mkv_peer_t *peer)
+bool mkv_peer_listeners_are_idle(mkv_peer_t *peer)
 {
     const mkv_peer_listener_t *listener;
     bool is_idle = true;
@@ -78,7 +78,7 @@ bool mkv_peer_ask_idle(mkv_peer_t *peer)
     return is_idle;
 }
 
-const mkv_peer_listener_t *mkv_peer_ask_open(mkv_peer_t *peer, uint64_t *id_p)
+const mkv_peer_listener_t *mkv_peer_find_open_listener(mkv_peer_t *peer, uint64_t *id_p)
 {
     const mkv_peer_listener_t *listener;
 

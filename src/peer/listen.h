@@ -35,16 +35,17 @@ typedef struct mkv_peer_listener {
 void mkv_peer_listen(mkv_ctx_t *ctx, const mkv_peer_listener_t *listener);
 
 /* Call the members of the same names of all listeners */
-void mkv_peer_tell_ended(mkv_peer_t *peer);
-void mkv_peer_tell_look(mkv_peer_t *peer);
-void mkv_peer_tell_message(mkv_peer_t *peer, const mkv_msg_t *msg, const void *data,
-                           size_t length);
-uint64_t mkv_peer_ask_expire(mkv_peer_t *peer, uint64_t now);
-bool mkv_peer_ask_idle(mkv_peer_t *peer);
+void mkv_peer_notify_ended(mkv_peer_t *peer);
+void mkv_peer_notify_look(mkv_peer_t *peer);
+void mkv_peer_notify_message(mkv_peer_t *peer, const mkv_msg_t *msg, const void *data,
+                             size_t length);
+uint64_t mkv_peer_listeners_expire(mkv_peer_t *peer, uint64_t now);
+bool mkv_peer_listeners_are_idle(mkv_peer_t *peer);
 
 /**
  * @return Listener that has something open, or NULL.
  */
-const mkv_peer_listener_t *mkv_peer_ask_open(mkv_peer_t *peer, uint64_t *id_p);
+const mkv_peer_listener_t *mkv_peer_find_open_listener(mkv_peer_t *peer,
+                                                       uint64_t *id_p);
 
 #endif

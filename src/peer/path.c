@@ -67,7 +67,7 @@ static void mkv_path_cut(char *info, char *text, size_t size)
     mkv_text(text, size, "%s", from);
 }
 
-static bool mkv_path_ask(void *request, char *text, size_t size)
+static bool mkv_path_query(void *request, char *text, size_t size)
 {
     char info[MKV_PATH_INFO_SIZE] = "";
     ucp_request_attr_t attr = {.field_mask = UCP_REQUEST_ATTR_FIELD_INFO_STRING |
@@ -85,13 +85,13 @@ static bool mkv_path_ask(void *request, char *text, size_t size)
 
 mkv_backend_t mkv_path_of(void *request, char *text, size_t size)
 {
-    return mkv_path_ask(request, text, size) ? mkv_backend_of_text(text)
-                                             : MKV_BACKEND_UNKNOWN;
+    return mkv_path_query(request, text, size) ? mkv_backend_of_text(text)
+                                               : MKV_BACKEND_UNKNOWN;
 }
 
 static bool mkv_path_read(mkv_path_t *path, void *request)
 {
-    if (!mkv_path_ask(request, path->text, sizeof(path->text))) {
+    if (!mkv_path_query(request, path->text, sizeof(path->text))) {
         return false;
     }
     path->backend = mkv_backend_of_text(path->text);
@@ -103,7 +103,7 @@ static bool mkv_path_read(mkv_path_t *path, void *request)
 /* ---- What to say of it ----------------------------------------------------------- */
 
 /* "put of rocm memory to host memory", as this side sees it */
-static void mkv_path_what(const mkv_path_key_t *key, char *text, size_t size)
+static void mkv_path_call_text(const mkv_path_key_t *key, char *text, size_t size)
 {
     mkv_text(text, size, "%s of %s memory %s %s memory", mkv_call_name(key->kind),
              mkv_memory_name((key->kind == MKV_CALL_GET) ? key->remote : key->local),
@@ -157,7 +157,7 @@ static void mkv_path_describe(const mkv_peer_t *peer, const mkv_path_t *path,
     mkv_backend_t wanted = (mkv_backend_t)peer->ctx->opts->backend;
     char what[96], remedy[256];
 
-    mkv_path_what(&path->key, what, sizeof(what));
+    mkv_path_call_text(&path->key, what, sizeof(what));
     if (((wanted == MKV_BACKEND_XGMI) || (wanted == MKV_BACKEND_IPC)) &&
         !mkv_path_is_of_gpus(&path->key)) {
         mkv_text(remedy, sizeof(remedy), "%s is for GPU memory on both sides",
@@ -194,7 +194,7 @@ static bool mkv_path_is_slow_gpu(const mkv_path_t *path)
             (path->key.remote != UCS_MEMORY_TYPE_HOST));
 }
 
-static void mkv_path_tell(mkv_peer_t *peer, const mkv_path_t *path)
+static void mkv_path_log(mkv_peer_t *peer, const mkv_path_t *path)
 {
     bool is_as_wanted = mkv_path_is_as_wanted(peer, path);
     char text[768], what[96];
@@ -203,7 +203,7 @@ static void mkv_path_tell(mkv_peer_t *peer, const mkv_path_t *path)
         return; /* pieces are next and log their own path */
     }
     if (is_as_wanted && !path->is_missing && !mkv_path_is_slow_gpu(path)) {
-        mkv_path_what(&path->key, what, sizeof(what));
+        mkv_path_call_text(&path->key, what, sizeof(what));
         mkv_log_info(peer->ctx, "peer %s: %s carries a %s: %s", peer->name,
                      mkv_backend_string(path->backend), what, path->text);
         return;
@@ -236,14 +236,14 @@ void mkv_path_note(mkv_peer_t *peer, const mkv_path_key_t *key, void *request)
         mkv_text(path->text, sizeof(path->text), "not reported by UCX");
     }
     mkv_list_add_tail(&peer->paths, &path->list);
-    mkv_path_tell(peer, path);
+    mkv_path_log(peer, path);
 }
 
 bool mkv_path_takes_lists(const mkv_peer_t *peer, void *request)
 {
     char text[128];
 
-    return !mkv_path_ask(request, text, sizeof(text)) ||
+    return !mkv_path_query(request, text, sizeof(text)) ||
            mkv_text_takes_lists(text, peer->ctx->ucp_version);
 }
 

@@ -207,7 +207,7 @@ static inline mkv_peer_t *mkv_peer_of(mkv_remote_t *remote)
 }
 
 /** Whether the peer has a feature, MKV_FEATURE_*. */
-static inline bool mkv_peer_knows(const mkv_peer_t *peer, uint64_t feature)
+static inline bool mkv_peer_has_feature(const mkv_peer_t *peer, uint64_t feature)
 {
     return (peer->remote.info.features & feature) == feature;
 }

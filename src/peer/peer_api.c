@@ -201,7 +201,7 @@ mkv_status_t mkv_regions_commit(mkv_ctx_t *ctx, uint64_t *epoch_p)
     mkv_enter(ctx);
     status = mkv_regions_register(ctx);
     if (status == MKV_OK) {
-        mkv_hello_tell_regions(ctx);
+        mkv_hello_send_regions(ctx);
         if (epoch_p != NULL) {
             *epoch_p = ctx->epoch;
         }
@@ -223,20 +223,20 @@ mkv_status_t mkv_regions_drop(mkv_ctx_t *ctx, const mkv_region_id_t *ids,
     epoch = ctx->epoch;
     status = mkv_regions_remove(ctx, ids, num_ids);
     if (ctx->epoch != epoch) {
-        mkv_hello_tell_regions(ctx);
+        mkv_hello_send_regions(ctx);
     }
     mkv_leave(ctx);
     return status;
 }
 
 /* The keys go before the block lists that are exposed through the map */
-static mkv_status_t mkv_map_tell_keys(mkv_peer_t *peer, mkv_map_t *map)
+static mkv_status_t mkv_map_send_keys(mkv_peer_t *peer, mkv_map_t *map)
 {
     bool is_new = false;
     mkv_status_t status = mkv_grant_map(peer, map, &is_new);
 
     if ((status == MKV_OK) && is_new) {
-        status = mkv_hello_tell_keys(peer);
+        status = mkv_hello_send_keys(peer);
     }
     if (status != MKV_OK) {
         mkv_map_free(map);
@@ -279,7 +279,7 @@ mkv_status_t mkv_map_create(mkv_peer_t *peer, const mkv_map_params_t *params,
         status = mkv_map_make(&peer->remote, &mine, &map);
     }
     if (status == MKV_OK) {
-        status = mkv_map_tell_keys(peer, map);
+        status = mkv_map_send_keys(peer, map);
     }
     if (status == MKV_OK) {
         *map_p = map;

@@ -30,7 +30,7 @@
 static void mkv_peer_ep_gone(mkv_peer_t *peer)
 {
     (void)mkv_peer_take(peer, MKV_CONN_CLOSED);
-    mkv_peer_tell_look(peer);
+    mkv_peer_notify_look(peer);
 }
 
 static void mkv_peer_close_cb(void *request, ucs_status_t status, void *user_data)
@@ -99,7 +99,7 @@ void mkv_peer_step_waiting(mkv_peer_t *peer)
 
 /* Raised behind the events of the peer's transfers: an application that drops requests
  * at the end of a connection must know by then which of them were complete */
-static void mkv_peer_tell_end(mkv_peer_t *peer)
+static void mkv_peer_raise_end(mkv_peer_t *peer)
 {
     bool has_left = (peer->end == MKV_PEER_END_LEFT);
     mkv_news_t *event;
@@ -122,8 +122,8 @@ void mkv_peer_step_failed(mkv_peer_t *peer)
     peer->num_reorder = 0;
     peer->reorder_bytes = 0;
     mkv_peer_step_waiting(peer);
-    mkv_peer_tell_ended(peer);
-    mkv_peer_tell_end(peer);
+    mkv_peer_notify_ended(peer);
+    mkv_peer_raise_end(peer);
     mkv_ctx_deadline(peer->ctx, 0); /* look again whether the process is gone */
 }
 
@@ -160,8 +160,8 @@ bool mkv_peer_is_harmless(mkv_peer_t *peer)
             (peer->watch.state == MKV_CLAIM_UNKNOWN));
 }
 
-void mkv_peer_drain_late(mkv_peer_t *peer, bool has_calls, uint64_t *heard,
-                         const char *what, uint64_t id)
+void mkv_peer_check_late_drain(mkv_peer_t *peer, bool has_calls, uint64_t *heard,
+                               const char *what, uint64_t id)
 {
     if (mkv_conn_is_alive(peer->state) && mkv_heartbeat_is_silent(peer, heard) &&
         (has_calls || mkv_peer_is_refused_once_cut(peer))) {
@@ -236,7 +236,7 @@ unsigned mkv_peer_step_closing(mkv_peer_t *peer)
 {
     unsigned count = 0;
 
-    if ((peer->state == MKV_CONN_ENDING) && mkv_peer_ask_idle(peer) &&
+    if ((peer->state == MKV_CONN_ENDING) && mkv_peer_listeners_are_idle(peer) &&
         (mkv_peer_take(peer, MKV_CONN_IDLE) == MKV_OK)) {
         mkv_peer_flush(peer, mkv_peer_bye_cb);
         ++count;
@@ -257,7 +257,7 @@ static uint64_t mkv_peer_end_timeout(const mkv_peer_t *peer)
     uint64_t drain = peer->ctx->opts->drain_timeout;
 
     return (peer->ctx->is_closing && (drain > MKV_PEER_HERE_MS) &&
-            mkv_ctx_is_here(peer->process.ctx_id))
+            mkv_ctx_is_open(peer->process.ctx_id))
                ? MKV_PEER_HERE_MS
                : drain;
 }
@@ -280,7 +280,7 @@ static void mkv_peer_end_here(mkv_peer_t *peer)
     if (was_alive ||
         !mkv_list_is_empty(&peer->changed)) { /* a failure not reported yet */
         mkv_list_del(&peer->changed);
-        mkv_peer_tell_ended(peer);
+        mkv_peer_notify_ended(peer);
     }
     mkv_ctx_deadline(ctx, peer->deadline);
 }
@@ -291,7 +291,7 @@ mkv_status_t mkv_peer_close_locked(mkv_peer_t *peer, mkv_close_mode_t mode)
     const mkv_peer_listener_t *user;
     uint64_t id;
 
-    user = (mode == MKV_CLOSE_FLUSH) ? mkv_peer_ask_open(peer, &id) : NULL;
+    user = (mode == MKV_CLOSE_FLUSH) ? mkv_peer_find_open_listener(peer, &id) : NULL;
     if (user != NULL) {
         return mkv_error(&ctx->log, MKV_ERR_BUSY,
                          "peer %s is used by open %s, the first is %llu", peer->name,
@@ -318,7 +318,7 @@ void mkv_peer_declare_dead_locked(mkv_peer_t *peer)
     }
     peer->deadline = mkv_ctx_now(peer->ctx); /* nothing comes back any more */
     mkv_ctx_deadline(peer->ctx, peer->deadline);
-    mkv_peer_tell_look(peer);
+    mkv_peer_notify_look(peer);
 }
 
 /* ---- Watching -------------------------------------------------------------------- */
@@ -392,8 +392,8 @@ static uint64_t mkv_peer_check_claim(mkv_peer_t *peer, uint64_t now)
     bool is_needed;
     uint64_t id;
 
-    is_needed =
-        !mkv_conn_is_alive(peer->state) && (mkv_peer_ask_open(peer, &id) != NULL);
+    is_needed = !mkv_conn_is_alive(peer->state) &&
+                (mkv_peer_find_open_listener(peer, &id) != NULL);
     if (state <= MKV_CLAIM_HELD) {
         interval = is_needed ? MKV_PEER_LOOK_NS : interval;
         return (interval > 0) ? now + interval : MKV_NEVER;
@@ -412,7 +412,7 @@ static uint64_t mkv_peer_check_claim(mkv_peer_t *peer, uint64_t now)
         return 0;
     }
     if (is_needed) {
-        mkv_peer_tell_look(peer);
+        mkv_peer_notify_look(peer);
         return mkv_peer_is_over(peer) ? MKV_NEVER : now + MKV_PEER_LOOK_NS;
     }
     return MKV_NEVER;
@@ -420,7 +420,7 @@ static uint64_t mkv_peer_check_claim(mkv_peer_t *peer, uint64_t now)
 
 uint64_t mkv_peer_check(mkv_peer_t *peer, uint64_t now)
 {
-    uint64_t expire = mkv_peer_ask_expire(peer, now);
+    uint64_t expire = mkv_peer_listeners_expire(peer, now);
     uint64_t deadline = mkv_peer_check_deadline(peer, now);
     uint64_t beat = mkv_heartbeat_check(peer, now);
     uint64_t next = mkv_peer_check_claim(peer, now);

@@ -48,7 +48,7 @@ bool mkv_peer_is_harmless(mkv_peer_t *peer);
  * @param [inout] heard      Of the caller, 0 at first.
  * @param [in]    what       Of the caller's: "transfer".
  */
-void mkv_peer_drain_late(mkv_peer_t *peer, bool has_calls, uint64_t *heard,
-                         const char *what, uint64_t id);
+void mkv_peer_check_late_drain(mkv_peer_t *peer, bool has_calls, uint64_t *heard,
+                               const char *what, uint64_t id);
 
 #endif

@@ -30,7 +30,7 @@ static void mkv_peer_end_flush(mkv_peer_t *peer, ucs_status_t status)
                          "peer %s, leg %u: flush failed: %s", peer->name, leg->index,
                          ucs_status_string(status));
         }
-        mkv_xfer_stamp_behind(leg->xfer, MKV_TIME_FLUSHED);
+        mkv_xfer_stamp_later(leg->xfer, MKV_TIME_FLUSHED);
         mkv_posts_arrived(leg);
         mkv_xfer_dirty(leg->xfer);
     }

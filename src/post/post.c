@@ -125,7 +125,8 @@ static bool mkv_calls_answer(mkv_calls_t *calls, void *request, ucs_status_t sta
  * Called when the UCX call has returned.
  * @return The value that the call would have returned without the query.
  */
-static ucs_status_ptr_t mkv_calls_asked(mkv_calls_t *calls, ucs_status_ptr_t request)
+static ucs_status_ptr_t mkv_calls_end_query(mkv_calls_t *calls,
+                                            ucs_status_ptr_t request)
 {
     if (calls->asked == MKV_ANSWERED) {
         return UCS_STATUS_PTR(calls->answer);
@@ -282,7 +283,7 @@ static ucs_status_ptr_t __attribute__((cold, noinline)) mkv_post_issue_first(
                                 pair->rmem->rkey, &param)
                   : ucp_get_nbx(ep, piece->local, piece->length, piece->remote,
                                 pair->rmem->rkey, &param);
-    request = mkv_calls_asked(calls, request);
+    request = mkv_calls_end_query(calls, request);
     if (UCS_PTR_IS_PTR(request)) {
         mkv_post_take_credit(post, piece->length);
         ++calls->num_inflight;
@@ -354,7 +355,7 @@ static void mkv_post_call_sgl(mkv_calls_t *calls, const mkv_list_put_t *put)
     calls->asked = put->is_asked ? MKV_ASKED : MKV_NOT_ASKED;
     request = mkv_ep_put_list(post->leg->peer->ep, put, mkv_post_sgl_cb,
                               mkv_calls_user_data(calls, 0));
-    request = mkv_calls_asked(calls, request);
+    request = mkv_calls_end_query(calls, request);
     if (UCS_PTR_IS_PTR(request)) {
         ++calls->num_inflight;
     } else {
@@ -440,7 +441,7 @@ static bool mkv_post_issue(mkv_post_t *post)
 }
 
 /* 1 if the post may start now */
-static bool mkv_post_ask_gate(mkv_post_t *post)
+static bool mkv_post_check_gate(mkv_post_t *post)
 {
     int answer;
 
@@ -476,12 +477,12 @@ static unsigned mkv_leg_pump(mkv_leg_t *leg)
 
     while (!mkv_list_is_empty(&leg->posts) && mkv_leg_has_credit(leg)) {
         post = mkv_list_head(&leg->posts, mkv_post_t, list);
-        if (!mkv_post_ask_gate(post) || mkv_leg_is_over(leg)) {
+        if (!mkv_post_check_gate(post) || mkv_leg_is_over(leg)) {
             return count;
         }
         ++count;
         if (mkv_pull_is_wanted(post)) {
-            if (!mkv_pull_ask(post)) {
+            if (!mkv_pull_request(post)) {
                 return count;
             }
             continue;

@@ -104,7 +104,7 @@ static void mkv_post_count_done(const mkv_post_t *post)
  * Notify the caller here, unless that fails the leg.
  * @return Whether the peer is notified as well, when a flush has ended.
  */
-static bool mkv_post_tell(const mkv_post_t *post)
+static bool mkv_post_notify(const mkv_post_t *post)
 {
     bool is_source = (post->leg->xfer->role == MKV_SRC);
 
@@ -112,8 +112,8 @@ static bool mkv_post_tell(const mkv_post_t *post)
         return true;
     }
     if (post->sel.fields & MKV_SEL_TELL) {
-        mkv_leg_tell(post->leg, is_source ? MKV_EV_LOCAL_DONE : MKV_EV_ARRIVED,
-                     post->sel.tell);
+        mkv_leg_notify(post->leg, is_source ? MKV_EV_LOCAL_DONE : MKV_EV_ARRIVED,
+                       post->sel.tell);
         return is_source && !mkv_leg_is_over(post->leg);
     }
     return false;
@@ -129,7 +129,7 @@ bool mkv_post_lists_arrive(const mkv_post_t *post)
 
 /* Skip the flush where possible: it would also wait for later puts and delay the notice
  */
-static bool mkv_post_is_there(const mkv_post_t *post)
+static bool mkv_post_has_arrived(const mkv_post_t *post)
 {
     return !post->has_pieces && mkv_post_lists_arrive(post);
 }
@@ -144,17 +144,17 @@ bool mkv_post_done(mkv_post_t *post)
         mkv_post_again(post);
         return false;
     }
-    mkv_xfer_stamp_behind(xfer, MKV_TIME_MOVED);
-    if ((xfer->role == MKV_SRC) && mkv_post_is_there(post)) {
-        mkv_xfer_stamp_behind(xfer, MKV_TIME_FLUSHED);
+    mkv_xfer_stamp_later(xfer, MKV_TIME_MOVED);
+    if ((xfer->role == MKV_SRC) && mkv_post_has_arrived(post)) {
+        mkv_xfer_stamp_later(xfer, MKV_TIME_FLUSHED);
     }
     mkv_xfer_dirty(xfer);
     if (!is_over && !post->is_push) {
         mkv_post_count_done(post);
     }
-    if (!is_over && mkv_post_tell(post)) {
+    if (!is_over && mkv_post_notify(post)) {
         mkv_list_cache_put(xfer->ctx, &post->lists);
-        if (mkv_post_is_there(post)) {
+        if (mkv_post_has_arrived(post)) {
             return true;
         }
         mkv_list_del(&post->list);

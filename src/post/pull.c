@@ -97,7 +97,7 @@ bool mkv_pull_is_wanted(const mkv_post_t *post)
     if ((leg->xfer->role != MKV_DST) || !leg->xfer->is_active || leg->is_by_get ||
         post->is_by_get || (post->plan->bytes != NULL) || post->plan->map->has_parts ||
         (read_by == MKV_READ_GET) || (post->num_elements == 0) ||
-        (post->elements != 0) || !mkv_peer_knows(leg->peer, MKV_FEATURE_PUSH)) {
+        (post->elements != 0) || !mkv_peer_has_feature(leg->peer, MKV_FEATURE_PUSH)) {
         return false;
     }
     return (read_by == MKV_READ_PUSH) || mkv_pull_is_worth_it(post);
@@ -118,7 +118,7 @@ static void mkv_pull_add_runs(const mkv_plan_t *plan, mkv_msg_t *msg)
     msg->num_units = plan->map->num_components;
 }
 
-bool mkv_pull_ask(mkv_post_t *post)
+bool mkv_pull_request(mkv_post_t *post)
 {
     mkv_leg_t *leg = post->leg;
     mkv_msg_t msg = {.type = MKV_MSG_PULL, .plan = post->plan->serial};

@@ -16,7 +16,7 @@ bool mkv_pull_is_wanted(const mkv_post_t *post);
 
 /** Ask it. @return false: the connection is lost; true: asked, or it is to go by gets.
  */
-bool mkv_pull_ask(mkv_post_t *post);
+bool mkv_pull_request(mkv_post_t *post);
 
 /** Listeners of legs, see mkv_leg_listener_t. */
 void mkv_pull_answered(mkv_leg_t *leg, const mkv_msg_t *msg);

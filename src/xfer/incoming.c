@@ -20,7 +20,7 @@
 
 /* ---- Asking ---------------------------------------------------------------------- */
 
-static mkv_status_t mkv_leg_ask(mkv_leg_t *leg, const void *data, size_t length)
+static mkv_status_t mkv_leg_send_ask(mkv_leg_t *leg, const void *data, size_t length)
 {
     mkv_msg_t msg = {
         .type = MKV_MSG_ASK, .mode = leg->xfer->mode, .data = data, .length = length};
@@ -53,7 +53,7 @@ mkv_status_t mkv_xfer_ask(mkv_xfer_t *xfer, uint32_t leg, const void *data,
                            "the transfer has ended: %s", xfer->error);
     }
     for (i = first; (status == MKV_OK) && (i < last); ++i) {
-        status = mkv_leg_ask(&xfer->legs[i], data, length);
+        status = mkv_leg_send_ask(&xfer->legs[i], data, length);
     }
     mkv_leave(ctx);
     return status;
@@ -113,8 +113,8 @@ static mkv_incoming_t mkv_incoming_make(const mkv_msg_t *ask, const mkv_msg_t *e
     return incoming;
 }
 
-static mkv_status_t mkv_incoming_tell(mkv_peer_t *peer, const mkv_msg_t *ask,
-                                      const mkv_msg_t *expose)
+static mkv_status_t mkv_incoming_raise(mkv_peer_t *peer, const mkv_msg_t *ask,
+                                       const mkv_msg_t *expose)
 {
     mkv_incoming_t incoming = mkv_incoming_make(ask, expose);
     mkv_ctx_t *ctx = peer->ctx;
@@ -178,7 +178,7 @@ void mkv_incoming_receive(mkv_peer_t *peer, const mkv_msg_t *ask, const void *da
     }
     status = mkv_incoming_keep(peer, ask, data, length, &expose);
     if (status == MKV_OK) {
-        status = mkv_incoming_tell(peer, ask, &expose);
+        status = mkv_incoming_raise(peer, ask, &expose);
     }
     if (status != MKV_OK) {
         mkv_early_cancel(peer, ask->from_nonce);

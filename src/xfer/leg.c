@@ -195,7 +195,7 @@ mkv_status_t mkv_leg_check_seal(mkv_leg_t *leg, char *text, size_t size)
 }
 
 /* Units that FIN reports for a pair */
-static uint32_t mkv_leg_told(const mkv_leg_t *leg, uint32_t index)
+static uint32_t mkv_leg_fin_units(const mkv_leg_t *leg, uint32_t index)
 {
     uint32_t component = leg->map->pairs[index].component;
 
@@ -206,8 +206,8 @@ static uint32_t mkv_leg_told(const mkv_leg_t *leg, uint32_t index)
 
 /* Sum that FIN reports, where whole blocks were posted. If a pair differs from the
  * exposed units, its sum is reported, so that a single wrong layer shows. */
-static void mkv_leg_tell_sum(const mkv_leg_t *leg, uint32_t index, bool is_first,
-                             mkv_wire_units_t *units)
+static void mkv_leg_add_fin_sum(const mkv_leg_t *leg, uint32_t index, bool is_first,
+                                mkv_wire_units_t *units)
 {
     uint32_t component = leg->map->pairs[index].component;
     uint32_t parts = mkv_map_parts(leg->map, component, true);
@@ -236,8 +236,9 @@ static void mkv_leg_make_fin(const mkv_leg_t *leg, uint64_t bytes, mkv_msg_t *ms
             memset(&msg->units[msg->num_units++], 0, sizeof(msg->units[0]));
         }
         msg->units[component].component = leg->map->components[component].component;
-        msg->units[component].num = mkv_leg_told(leg, i);
-        mkv_leg_tell_sum(leg, i, !(seen & (1ull << component)), &msg->units[component]);
+        msg->units[component].num = mkv_leg_fin_units(leg, i);
+        mkv_leg_add_fin_sum(leg, i, !(seen & (1ull << component)),
+                            &msg->units[component]);
         seen |= 1ull << component;
     }
 }
@@ -315,11 +316,11 @@ bool mkv_leg_is_quiet(const mkv_leg_t *leg)
            mkv_leg_is_peer_done(leg);
 }
 
-void mkv_leg_drain_late(mkv_leg_t *leg)
+void mkv_leg_check_late_drain(mkv_leg_t *leg)
 {
     if (!mkv_leg_is_quiet(leg)) {
-        mkv_peer_drain_late(leg->peer, !mkv_leg_is_drained(leg), &leg->heard,
-                            "transfer", leg->xfer->id);
+        mkv_peer_check_late_drain(leg->peer, !mkv_leg_is_drained(leg), &leg->heard,
+                                  "transfer", leg->xfer->id);
     }
 }
 

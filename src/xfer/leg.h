@@ -67,7 +67,7 @@ mkv_status_t mkv_leg_error(const mkv_leg_t *leg);
 bool mkv_leg_is_pulling(const mkv_leg_t *leg);
 
 /** The transfer has failed and was not quiet in time. */
-void mkv_leg_drain_late(mkv_leg_t *leg);
+void mkv_leg_check_late_drain(mkv_leg_t *leg);
 
 /** Nothing touches this side's blocks for this leg any more. */
 bool mkv_leg_is_quiet(const mkv_leg_t *leg);

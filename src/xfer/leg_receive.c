@@ -220,7 +220,7 @@ static bool mkv_leg_is_written(mkv_leg_t *leg, const mkv_msg_t *msg)
 static void mkv_leg_arrived_received(mkv_leg_t *leg, const mkv_msg_t *msg)
 {
     if (mkv_leg_is_written(leg, msg)) {
-        mkv_leg_tell_arrived(leg, msg->value);
+        mkv_leg_send_arrived(leg, msg->value);
     }
 }
 

@@ -254,7 +254,7 @@ static const mkv_xfer_t *mkv_owner_of(const mkv_xfer_t *xfer,
 }
 
 /* Log the overlap, or refuse it. @return MKV_OK, MKV_ERR_DUPLICATE. */
-static mkv_status_t mkv_owners_complain(mkv_xfer_t *xfer, const mkv_overlap_at_t *at)
+static mkv_status_t mkv_owners_report(mkv_xfer_t *xfer, const mkv_overlap_at_t *at)
 {
     const mkv_xfer_t *other = mkv_owner_of(xfer, at);
     mkv_ctx_t *ctx = xfer->ctx;
@@ -292,7 +292,7 @@ mkv_status_t mkv_owners_take(mkv_leg_t *leg, const mkv_units_t *units, size_t nu
     if (mkv_owners_count_all(leg, units, num_units) &&
         !xfer->ctx->has_warned_of_overlap &&
         mkv_owners_find_other(leg, units, num_units, &at)) {
-        status = mkv_owners_complain(xfer, &at);
+        status = mkv_owners_report(xfer, &at);
     }
     if (status != MKV_OK) {
         mkv_owners_uncount_all(leg, units, num_units);

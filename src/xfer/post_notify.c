@@ -5,7 +5,7 @@
 #include "xfer/xfer_events.h"
 
 /* @return NULL: no memory, and the leg has failed. */
-static mkv_news_t *mkv_leg_tell_event(mkv_leg_t *leg, mkv_event_type_t type,
+static mkv_news_t *mkv_leg_post_event(mkv_leg_t *leg, mkv_event_type_t type,
                                       uint32_t tell)
 {
     mkv_news_t *event = mkv_leg_event(leg, type);
@@ -20,12 +20,12 @@ static mkv_news_t *mkv_leg_tell_event(mkv_leg_t *leg, mkv_event_type_t type,
     return event;
 }
 
-void mkv_leg_tell(mkv_leg_t *leg, mkv_event_type_t type, uint32_t tell)
+void mkv_leg_notify(mkv_leg_t *leg, mkv_event_type_t type, uint32_t tell)
 {
-    (void)mkv_leg_tell_event(leg, type, tell);
+    (void)mkv_leg_post_event(leg, type, tell);
 }
 
-void mkv_leg_tell_arrived(mkv_leg_t *leg, uint32_t tell)
+void mkv_leg_send_arrived(mkv_leg_t *leg, uint32_t tell)
 {
     const uint64_t held = sizeof(mkv_event_node_t);
     uint64_t max = leg->xfer->ctx->opts->max_queued;
@@ -40,7 +40,7 @@ void mkv_leg_tell_arrived(mkv_leg_t *leg, uint32_t tell)
             peer->name, leg->index, tell, (unsigned long long)max);
         return;
     }
-    event = mkv_leg_tell_event(leg, MKV_EV_ARRIVED, tell);
+    event = mkv_leg_post_event(leg, MKV_EV_ARRIVED, tell);
     if (event != NULL) {
         mkv_event_count(event, &peer->arrivals_polled, held);
         peer->arrivals_raised += held;

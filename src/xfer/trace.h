@@ -37,7 +37,7 @@ static inline void mkv_xfer_stamp(mkv_xfer_t *xfer, mkv_xfer_time_t which)
 /** Set the time to now, even if it was set before. Reading the clock takes as long as a
  * message. So in a callback of a round of progress the next step reads it, when it has
  * sent its messages. */
-static inline void mkv_xfer_stamp_behind(mkv_xfer_t *xfer, mkv_xfer_time_t which)
+static inline void mkv_xfer_stamp_later(mkv_xfer_t *xfer, mkv_xfer_time_t which)
 {
     if (xfer->ctx->is_in_callbacks) {
         xfer->times_due |= (uint8_t)(1u << which);

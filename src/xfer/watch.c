@@ -19,7 +19,7 @@ static void mkv_xfers_look(mkv_peer_t *peer)
 }
 
 /* Report complete transfers before the connection's end fails the others */
-static void mkv_xfers_tell_done(mkv_peer_t *peer)
+static void mkv_xfers_raise_done(mkv_peer_t *peer)
 {
     mkv_leg_t *leg;
 
@@ -35,7 +35,7 @@ static void mkv_xfers_peer_ended(mkv_peer_t *peer)
 {
     mkv_leg_t *leg;
 
-    mkv_xfers_tell_done(peer);
+    mkv_xfers_raise_done(peer);
     mkv_early_cleanup(peer);
     mkv_list_for_each(leg, &peer->legs, mkv_leg_t, list)
     {

@@ -309,7 +309,7 @@ static void mkv_xfer_drain_expired(mkv_xfer_t *xfer)
         mkv_xfer_quarantine(xfer);
     }
     for (i = 0; i < xfer->num_legs; ++i) {
-        mkv_leg_drain_late(&xfer->legs[i]);
+        mkv_leg_check_late_drain(&xfer->legs[i]);
     }
     mkv_xfer_set_deadline(xfer, MKV_TIMEOUT_DRAIN);
 }

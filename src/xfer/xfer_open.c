@@ -226,7 +226,7 @@ void mkv_xfer_free(mkv_xfer_t *xfer)
 }
 
 /* An active side without blocks sends OPEN, as the other side may wait for it */
-static void mkv_leg_tell_open(mkv_leg_t *leg)
+static void mkv_leg_send_open(mkv_leg_t *leg)
 {
     mkv_msg_t msg = {.type = MKV_MSG_OPEN};
 
@@ -272,7 +272,7 @@ static mkv_status_t mkv_xfer_open_locked(mkv_ctx_t *ctx,
     *xfer_p = xfer;
     for (i = 0; i < xfer->num_legs; ++i) {
         mkv_leg_receive_early(&xfer->legs[i]);
-        mkv_leg_tell_open(&xfer->legs[i]);
+        mkv_leg_send_open(&xfer->legs[i]);
     }
     return MKV_OK;
 }

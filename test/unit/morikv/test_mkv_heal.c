@@ -1048,7 +1048,7 @@ START_TEST(a_flood_waits_until_the_peer_is_ready)
     }
     ck_assert_uint_eq(num, MKV_REORDER_WINDOW / 2);
     B->peers[0]->state = MKV_CONN_READY;
-    mkv_credit_tell(B->peers[0]);
+    mkv_credit_report(B->peers[0]);
     mkv_inbox_resume(B->peers[0]);
     pair_run();
     ck_assert_uint_eq(pair_count(B, MKV_EV_MSG, NULL), num);

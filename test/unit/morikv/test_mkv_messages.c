@@ -364,9 +364,9 @@ START_TEST(who_cannot_be_told_of_regions_is_given_up)
         ++B->peers[0]->tx_seq;
         pair_receive_blob(A->ctx, msg, B->ctx, 1, peer->rx_seq);
     } else if (_i == 1) {
-        IS(mkv_hello_tell_keys(peer), MKV_ERR_BUSY);
+        IS(mkv_hello_send_keys(peer), MKV_ERR_BUSY);
     } else {
-        mkv_hello_tell_regions(A->ctx);
+        mkv_hello_send_regions(A->ctx);
     }
     peer->tx_bytes = before;
     ck_assert_int_eq(peer->state, MKV_CONN_FAILED);

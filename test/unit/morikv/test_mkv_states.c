@@ -188,7 +188,7 @@ static void send_to_leg(pair_side_t *side, unsigned from, mkv_leg_t *leg,
                      .from_nonce = leg->remote_nonce,
                      .to_nonce = leg->xfer->nonce};
 
-    mkv_peer_tell_message(side->peers[from], &msg, NULL, 0);
+    mkv_peer_notify_message(side->peers[from], &msg, NULL, 0);
 }
 
 START_TEST(a_second_bind_fails_the_transfer)
@@ -238,7 +238,7 @@ START_TEST(a_fin_before_the_bind_changes_nothing_else)
     passive = pair_xfer(B, 0, 1, MKV_WRITE, MKV_DST);
     pair_expose(passive, 0, 4);
     fin.to_nonce = passive->nonce;
-    mkv_peer_tell_message(B->peers[0], &fin, NULL, 0);
+    mkv_peer_notify_message(B->peers[0], &fin, NULL, 0);
     ck_assert_int_eq(pair_query(passive).status, MKV_ERR_PROTOCOL);
     ck_assert_ptr_nonnull(
         strstr(pair_query(passive).error, "it sent FIN while exposed"));
@@ -264,7 +264,7 @@ START_TEST(nothing_moves_before_the_bind)
                         : pair_xfer(B, 0, 1, MKV_READ, MKV_SRC);
     pair_expose(passive, 0, 4);
     msg.to_nonce = passive->nonce;
-    mkv_peer_tell_message(B->peers[0], &msg, NULL, 0);
+    mkv_peer_notify_message(B->peers[0], &msg, NULL, 0);
     ck_assert_int_eq(pair_query(passive).status, MKV_ERR_PROTOCOL);
     ck_assert_msg(strstr(pair_query(passive).error, texts[_i]) != NULL, "%s",
                   pair_query(passive).error);
