@@ -94,7 +94,7 @@ static int muct_gpu_find_mapped_cb(struct dl_phdr_info *info, size_t size, void 
 
 /* A file that is nowhere is named in the linker's message as we named it; one that is
  * there and broken by its path, and what it lacks by its own name. */
-static void muct_gpu_tell_broken(const char *name)
+static void muct_gpu_warn_broken(const char *name)
 {
     const char *error = dlerror();
     const size_t length = strlen(name);
@@ -129,7 +129,7 @@ static void *muct_gpu_open_found(const char **name_p)
         if (lib != NULL) {
             return lib;
         }
-        muct_gpu_tell_broken(names[i]);
+        muct_gpu_warn_broken(names[i]);
     }
 
     *name_p = names[0];
@@ -159,7 +159,7 @@ static const char *muct_gpu_bind_symbols(const muct_gpu_symbol_t *symbols, void 
  * Evaluates the variable like ROCr (flag.h): from 6.3 on only "0" turns the driver's
  * own handles off, and from 7.2 on only "1" turns them on.
  */
-static bool muct_gpu_ipc_asks_owner(int version)
+static bool muct_gpu_ipc_needs_owner(int version)
 {
     const char *legacy = getenv("HSA_ENABLE_IPC_MODE_LEGACY");
 
@@ -181,11 +181,11 @@ static void muct_gpu_set_version(muct_gpu_t *gpu, int version)
     gpu->mem_type_managed = is_6 ? 3 : 4;
     gpu->may_query_events = !is_7;
     gpu->keeps_errors = is_7;
-    gpu->ipc_asks_owner = muct_gpu_ipc_asks_owner(version);
+    gpu->ipc_asks_owner = muct_gpu_ipc_needs_owner(version);
 }
 
 /* mori_doctor reads this line. */
-static void muct_gpu_tell(const muct_gpu_t *gpu)
+static void muct_gpu_log(const muct_gpu_t *gpu)
 {
     char file[PATH_MAX];
     int driver = 0;
@@ -246,7 +246,7 @@ ucs_status_t muct_gpu_bind(const char *path, muct_gpu_t *gpu)
     }
     muct_gpu_set_version(&table, version);
 
-    muct_gpu_tell(&table);
+    muct_gpu_log(&table);
     *gpu = table;
     return UCS_OK;
 

@@ -230,7 +230,7 @@ static bool muct_loader_was_served(const muct_loader_ucx_t *ucx)
 
 /* The libucs that calls was served: is it another library's call that came through it?
  */
-static void muct_loader_tell_stray(const muct_loader_ucx_t *ucx)
+static void muct_loader_warn_stray(const muct_loader_ucx_t *ucx)
 {
     char *stray = muct_loader_ucx_stray(ucx);
 
@@ -254,7 +254,7 @@ int muct_loader_entry(void)
 
     pthread_mutex_lock(&muct_loader_lock);
     if (muct_loader_was_served(&ucx)) {
-        muct_loader_tell_stray(&ucx);
+        muct_loader_warn_stray(&ucx);
     } else if (muct_loader_num_served < MUCT_LOADER_MAX_UCX) {
         minor = muct_loader_serve(&ucx);
         muct_loader_served[muct_loader_num_served].identity = ucx.identity;

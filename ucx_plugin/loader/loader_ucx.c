@@ -131,7 +131,7 @@ static void *muct_loader_find_library(const muct_loader_names_t *list,
     return NULL;
 }
 
-static void muct_loader_ask(const muct_loader_names_t *list, muct_loader_ucx_t *ucx)
+static void muct_loader_query(const muct_loader_names_t *list, muct_loader_ucx_t *ucx)
 {
     muct_loader_facts_t *facts = &ucx->facts;
     void *ucp = muct_loader_find_library(list, ucx->identity, "ucp_get_version");
@@ -215,7 +215,7 @@ int muct_loader_ucx_find(const void *in_ucs, muct_loader_ucx_t *ucx)
         (dlinfo(ucx->uct, RTLD_DI_LINKMAP, &uct_map) == 0)) {
         muct_loader_image_open(uct_map, &ucx->images[0]);
         muct_loader_image_open(map, &ucx->images[1]);
-        muct_loader_ask(&list, ucx);
+        muct_loader_query(&list, ucx);
     } else {
         free(ucx->file);
         ucx->file = NULL;

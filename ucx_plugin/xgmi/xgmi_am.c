@@ -53,7 +53,7 @@ void muct_xgmi_am_query(const muct_xgmi_iface_t *iface, uct_iface_attr_t *attr)
 }
 
 /* The last step to its handler: its id comes from another process. */
-static void muct_xgmi_am_hear(void *arg, const muct_xgmi_ring_message_t *message)
+static void muct_xgmi_am_receive(void *arg, const muct_xgmi_ring_message_t *message)
 {
     muct_xgmi_iface_t *iface = arg;
 
@@ -70,8 +70,8 @@ static void muct_xgmi_am_hear(void *arg, const muct_xgmi_ring_message_t *message
 
 unsigned muct_xgmi_am_progress(muct_xgmi_iface_t *iface)
 {
-    return muct_xgmi_inbox_poll(iface->inbox, MUCT_XGMI_AM_AT_ONCE, muct_xgmi_am_hear,
-                                iface);
+    return muct_xgmi_inbox_poll(iface->inbox, MUCT_XGMI_AM_AT_ONCE,
+                                muct_xgmi_am_receive, iface);
 }
 
 bool muct_xgmi_am_has(const muct_xgmi_iface_t *iface)

@@ -147,7 +147,7 @@ static void muct_xgmi_ep_wait(muct_xgmi_iface_t *iface, muct_xgmi_ep_t *ep)
                       &ep->waiting);
 }
 
-void muct_xgmi_ep_end_apart(muct_xgmi_iface_t *iface)
+void muct_xgmi_ep_retry_apart(muct_xgmi_iface_t *iface)
 {
     muct_xgmi_ep_t *ep, *next;
 
@@ -172,7 +172,7 @@ void muct_xgmi_ep_arm_apart(muct_xgmi_iface_t *iface)
                                            MUCT_XGMI_RING_MAX_MESSAGE);
         }
     }
-    muct_xgmi_ep_end_apart(iface);
+    muct_xgmi_ep_retry_apart(iface);
 }
 
 ucs_status_t muct_xgmi_ep_pending_add(uct_ep_h tl_ep, uct_pending_req_t *req,

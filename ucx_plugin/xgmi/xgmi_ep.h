@@ -81,7 +81,7 @@ unsigned muct_xgmi_ep_dispatch_pending(muct_xgmi_iface_t *iface);
 
 /** Retry pending requests of endpoints whose mapping is open or whose ring has room
  * again. */
-void muct_xgmi_ep_end_apart(muct_xgmi_iface_t *iface);
+void muct_xgmi_ep_retry_apart(muct_xgmi_iface_t *iface);
 
 
 /** Retry as above, and request a wakeup for endpoints whose ring is still full. Call it

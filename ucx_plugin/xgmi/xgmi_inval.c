@@ -46,7 +46,7 @@ static void muct_xgmi_inval_pause(void)
 {
     const struct timespec pause = {0, MUCT_XGMI_INVAL_POLL_NS};
 
-    muct_xgmi_queues_give_back();
+    muct_xgmi_queues_release();
     nanosleep(&pause, NULL);
 }
 

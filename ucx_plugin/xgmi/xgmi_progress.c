@@ -49,7 +49,7 @@
 /* ---- peers ---- */
 
 /* Messages that a peer sent before its end are delivered before its end is reported. */
-static unsigned muct_xgmi_iface_hear_all(muct_xgmi_iface_t *iface)
+static unsigned muct_xgmi_iface_receive_all(muct_xgmi_iface_t *iface)
 {
     unsigned count = 0, heard;
 
@@ -64,7 +64,7 @@ static unsigned muct_xgmi_iface_hear_all(muct_xgmi_iface_t *iface)
 /* Report failed endpoints; the handlers may destroy any endpoint meanwhile. */
 static unsigned muct_xgmi_iface_report(muct_xgmi_iface_t *iface)
 {
-    unsigned count = muct_xgmi_iface_hear_all(iface);
+    unsigned count = muct_xgmi_iface_receive_all(iface);
     muct_xgmi_ep_t *ep;
 
 again:
@@ -232,7 +232,7 @@ unsigned muct_xgmi_iface_progress(uct_iface_h tl_iface)
         count += muct_xgmi_am_progress(iface);
     }
     if (ucs_unlikely(!ucs_list_is_empty(&iface->apart_eps))) {
-        muct_xgmi_ep_end_apart(iface);
+        muct_xgmi_ep_retry_apart(iface);
     }
     if (ucs_unlikely(!ucs_list_is_empty(&iface->waiting_eps))) {
         count += muct_xgmi_ep_dispatch_pending(iface);

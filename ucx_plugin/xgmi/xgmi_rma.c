@@ -21,7 +21,7 @@ void muct_xgmi_ep_zcopy_done(muct_xgmi_op_t *op, ucs_status_t status)
         return;
     }
 
-    status = muct_xgmi_ep_told_op_over(op, status);
+    status = muct_xgmi_ep_comp_op_over(op, status);
     muct_completion_invoke(comp, status);
 }
 
@@ -39,7 +39,7 @@ static void muct_xgmi_ep_get_bcopy_done(muct_xgmi_op_t *op, ucs_status_t status)
     uct_completion_t *comp = buffer->comp;
 
     status = (comp == NULL) ? muct_xgmi_ep_op_over(op, status)
-                            : muct_xgmi_ep_told_op_over(op, status);
+                            : muct_xgmi_ep_comp_op_over(op, status);
     if (status == UCS_OK) {
         buffer->unpack_cb(buffer->unpack_arg, buffer->data, buffer->length);
     }

@@ -53,7 +53,7 @@ static inline ucs_status_t muct_xgmi_ep_op_over(muct_xgmi_op_t *op, ucs_status_t
  *
  * @return The status to report to the user.
  */
-static inline ucs_status_t muct_xgmi_ep_told_op_over(muct_xgmi_op_t *op,
+static inline ucs_status_t muct_xgmi_ep_comp_op_over(muct_xgmi_op_t *op,
                                                      ucs_status_t status)
 {
     muct_xgmi_ep_t *ep = op->owner;

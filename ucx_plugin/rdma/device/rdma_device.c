@@ -132,7 +132,7 @@ static ucs_sys_device_t muct_rdma_device_sys_device(const struct ibv_context *co
 }
 
 /* The provider is whose code polls. mori_doctor reads this line. */
-static void muct_rdma_device_tell(const muct_rdma_device_t *device)
+static void muct_rdma_device_log(const muct_rdma_device_t *device)
 {
     char provider[PATH_MAX], library[PATH_MAX];
 
@@ -168,7 +168,7 @@ ucs_status_t muct_rdma_device_open(const char *name, muct_rdma_device_t *device)
                           (device->attr.max_qp_init_rd_atom > 0);
     device->sys_device = muct_rdma_device_sys_device(context, name);
     snprintf(device->name, sizeof(device->name), "%s", name);
-    muct_rdma_device_tell(device);
+    muct_rdma_device_log(device);
     return UCS_OK;
 
 err_close:

@@ -113,7 +113,7 @@ static bool muct_rdma_route_take(const muct_rdma_route_query_t *query,
     return true;
 }
 
-static void muct_rdma_route_ask(const muct_rdma_route_query_t *query, int fd)
+static void muct_rdma_route_request(const muct_rdma_route_query_t *query, int fd)
 {
     static const struct sockaddr_nl kernel = {.nl_family = AF_NETLINK};
     _Alignas(struct nlmsghdr) char buffer[MUCT_RDMA_ROUTE_MESSAGE];
@@ -159,7 +159,7 @@ void muct_rdma_routes_read(const char *net, const uint8_t gid[16],
         return;
     }
 
-    muct_rdma_route_ask(&query, fd);
+    muct_rdma_route_request(&query, fd);
     close(fd);
     muct_debug("%u routes by %s%s", routes->num, net,
                routes->is_known ? "" : ", not all of them known");

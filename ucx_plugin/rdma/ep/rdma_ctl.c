@@ -242,7 +242,7 @@ ucs_status_t muct_rdma_ctl_renew(muct_rdma_ctl_t *ctl, muct_rdma_cq_set_t *cqs,
     return status;
 }
 
-bool muct_rdma_ctl_is_known_as(const muct_rdma_ctl_t *ctl, uint32_t qp_num)
+bool muct_rdma_ctl_had_number(const muct_rdma_ctl_t *ctl, uint32_t qp_num)
 {
     unsigned i;
 

@@ -77,7 +77,7 @@ ucs_status_t muct_rdma_ctl_renew(muct_rdma_ctl_t *ctl, muct_rdma_cq_set_t *cqs,
                                  uint64_t id);
 
 /** Whether a peer may mean this one by a number: it has it, or had it before. */
-bool muct_rdma_ctl_is_known_as(const muct_rdma_ctl_t *ctl, uint32_t qp_num);
+bool muct_rdma_ctl_had_number(const muct_rdma_ctl_t *ctl, uint32_t qp_num);
 
 /** Does nothing to one that was never opened. */
 void muct_rdma_ctl_close(muct_rdma_ctl_t *ctl);

@@ -87,7 +87,7 @@ static bool muct_rdma_chan_read_host(muct_rdma_chan_t *chan)
 }
 
 /* UCS_ERR_NO_RESOURCE: the end of what was posted makes room for the rest. */
-static ucs_status_t muct_rdma_ep_read_all(muct_rdma_ep_t *ep, bool has_host)
+static ucs_status_t muct_rdma_ep_post_flush_reads(muct_rdma_ep_t *ep, bool has_host)
 {
     ucs_status_t status = UCS_OK;
     unsigned i;
@@ -144,7 +144,7 @@ static bool muct_rdma_ep_pass_fence(muct_rdma_ep_t *ep)
     unsigned i;
 
     if (ep->is_fence_unread) {
-        if (muct_rdma_ep_read_all(ep, false) != UCS_OK) {
+        if (muct_rdma_ep_post_flush_reads(ep, false) != UCS_OK) {
             muct_rdma_ep_ring(ep);
             return false;
         }
@@ -192,7 +192,7 @@ ucs_status_t muct_rdma_ep_fence(uct_ep_h tl_ep, unsigned flags)
         return UCS_OK;
     }
 
-    if (muct_rdma_ep_read_all(ep, false) == UCS_OK) {
+    if (muct_rdma_ep_post_flush_reads(ep, false) == UCS_OK) {
         muct_rdma_ep_set_fence(ep);
     } else {
         ep->is_fence_unread = true;
@@ -294,7 +294,7 @@ ucs_status_t muct_rdma_ep_flush(uct_ep_h tl_ep, unsigned flags, uct_completion_t
         return UCS_ERR_NO_RESOURCE;
     }
 
-    status = muct_rdma_ep_read_all(ep, (flags & UCT_FLUSH_FLAG_REMOTE) != 0);
+    status = muct_rdma_ep_post_flush_reads(ep, (flags & UCT_FLUSH_FLAG_REMOTE) != 0);
     muct_rdma_ep_ring(ep);
     if (status != UCS_OK) {
         return status;

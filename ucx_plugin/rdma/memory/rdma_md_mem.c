@@ -58,7 +58,7 @@ static ucs_status_t muct_rdma_md_find_page(muct_rdma_md_t *md, const void *addre
 }
 
 /* The kernel may then keep the memory where its processor is. */
-static void muct_rdma_md_tell_lack(muct_rdma_md_t *md)
+static void muct_rdma_md_warn_lack(muct_rdma_md_t *md)
 {
     if ((md->kernel_lack[0] != '\0') && !md->has_told_lack) {
         md->has_told_lack = true;
@@ -151,7 +151,7 @@ static ucs_status_t muct_rdma_md_reg_dmabuf(muct_rdma_md_t *md, void *address,
     }
 
     if (params->is_gpu) {
-        muct_rdma_md_tell_lack(md);
+        muct_rdma_md_warn_lack(md);
     }
     *mem_p = mem;
     return UCS_OK;

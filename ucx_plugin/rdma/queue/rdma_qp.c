@@ -30,8 +30,8 @@ static const char *muct_rdma_qp_remedy(int error)
 }
 
 /* A device's queue pairs are shared by all processes: ours alone are known. */
-static void muct_rdma_qp_tell_failure(struct ibv_pd *pd,
-                                      const muct_rdma_qp_caps_t *caps, int error)
+static void muct_rdma_qp_log_failure(struct ibv_pd *pd, const muct_rdma_qp_caps_t *caps,
+                                     int error)
 {
     struct ibv_device_attr attr = {.max_qp = 0};
 
@@ -98,7 +98,7 @@ ucs_status_t muct_rdma_qp_create(struct ibv_pd *pd, struct ibv_cq *cq,
     }
 
     if (qp == NULL) {
-        muct_rdma_qp_tell_failure(pd, caps, errno);
+        muct_rdma_qp_log_failure(pd, caps, errno);
         return UCS_ERR_IO_ERROR;
     }
     __atomic_add_fetch(&muct_rdma_qp_num, 1, __ATOMIC_RELAXED);

@@ -100,14 +100,14 @@ static const muct_rdma_ep_t *muct_rdma_move_nearest(const muct_rdma_ep_t *ep,
 }
 
 /* Whether a lane knows another device of the same process, and its control qp. */
-static bool muct_rdma_move_knows_device(const muct_rdma_ep_t *ep,
-                                        const muct_rdma_ep_t *lane)
+static bool muct_rdma_move_has_device(const muct_rdma_ep_t *ep,
+                                      const muct_rdma_ep_t *lane)
 {
     return (lane->peer_ep.ctl_qp != 0) &&
            muct_rdma_incarnation_is_near(lane->peer.incarnation, ep->peer.incarnation);
 }
 
-static muct_rdma_iface_t *muct_rdma_move_behind(const muct_rdma_iface_t *iface)
+static muct_rdma_iface_t *muct_rdma_move_next_iface(const muct_rdma_iface_t *iface)
 {
     muct_rdma_iface_t *next = muct_rdma_carrier_next(iface, iface);
 
@@ -119,12 +119,11 @@ bool muct_rdma_move_choose(muct_rdma_ep_t *ep)
     const muct_rdma_ep_t *lane;
     muct_rdma_iface_t *iface;
 
-    for (iface = muct_rdma_move_behind(ep->carrier); iface != ep->carrier;
-         iface = muct_rdma_move_behind(iface)) {
-        lane =
-            (iface == muct_rdma_ep_iface(ep))
-                ? ep
-                : muct_rdma_move_nearest(ep, iface, muct_rdma_move_knows_device, NULL);
+    for (iface = muct_rdma_move_next_iface(ep->carrier); iface != ep->carrier;
+         iface = muct_rdma_move_next_iface(iface)) {
+        lane = (iface == muct_rdma_ep_iface(ep))
+                   ? ep
+                   : muct_rdma_move_nearest(ep, iface, muct_rdma_move_has_device, NULL);
         if ((lane != NULL) && muct_rdma_move_is_up(iface)) {
             muct_rdma_move_to(ep, iface, &lane->recover.first_peer,
                               lane->recover.first_ctl_qp);
@@ -163,8 +162,8 @@ void muct_rdma_move_to(muct_rdma_ep_t *ep, muct_rdma_iface_t *carrier,
 /* ---- keys ---- */
 
 /* Whether the lane has the flush page of the peer's present device. */
-static bool muct_rdma_move_knows_page(const muct_rdma_ep_t *ep,
-                                      const muct_rdma_ep_t *lane)
+static bool muct_rdma_move_has_page(const muct_rdma_ep_t *ep,
+                                    const muct_rdma_ep_t *lane)
 {
     return lane->peer.incarnation == ep->recover.peer_incarnation;
 }
@@ -174,12 +173,12 @@ static const muct_rdma_ep_t *muct_rdma_move_page(const muct_rdma_ep_t *ep)
     const muct_rdma_ep_t *found = NULL;
     const muct_rdma_iface_t *iface = NULL;
 
-    if (muct_rdma_move_knows_page(ep, ep)) {
+    if (muct_rdma_move_has_page(ep, ep)) {
         return ep;
     }
 
     while ((iface = muct_rdma_carrier_next(ep->carrier, iface)) != NULL) {
-        found = muct_rdma_move_nearest(ep, iface, muct_rdma_move_knows_page, found);
+        found = muct_rdma_move_nearest(ep, iface, muct_rdma_move_has_page, found);
     }
 
     return found;

@@ -68,7 +68,7 @@ void muct_rdma_recover_send_gone(muct_rdma_iface_t *iface,
     muct_rdma_ctl_send(&iface->ctl, &request->dev, request->ctl_qp, &msg);
 }
 
-void muct_rdma_recover_tell(muct_rdma_ep_t *ep)
+void muct_rdma_recover_announce(muct_rdma_ep_t *ep)
 {
     const muct_rdma_ctl_msg_t as_if_asked = {
         .dev = ep->peer,

@@ -21,6 +21,6 @@ void muct_rdma_recover_send_gone(muct_rdma_iface_t *iface,
                                  const muct_rdma_ctl_msg_t *request);
 
 /** Notify the peer, which may never notice by itself, that the endpoint is failing. */
-void muct_rdma_recover_tell(muct_rdma_ep_t *ep);
+void muct_rdma_recover_announce(muct_rdma_ep_t *ep);
 
 #endif

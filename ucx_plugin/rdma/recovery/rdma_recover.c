@@ -250,7 +250,7 @@ static void muct_rdma_recover_offer(muct_rdma_ep_t *ep, uint64_t now_ms)
 }
 
 /* The peer knows a number of our datagrams' queue pair that is no more. */
-void muct_rdma_recover_tell_number(muct_rdma_ep_t *ep)
+void muct_rdma_recover_announce_number(muct_rdma_ep_t *ep)
 {
     muct_rdma_iface_t *iface = muct_rdma_ep_iface(ep);
     muct_rdma_recover_t *recover = &ep->recover;
@@ -271,7 +271,7 @@ void muct_rdma_recover_tell_number(muct_rdma_ep_t *ep)
 
 /* Send our control qp again. If the peer does not answer in time, give up: it does not
  * know the number, but the connection works. */
-static void muct_rdma_recover_tell_step(muct_rdma_ep_t *ep, uint64_t now_ms)
+static void muct_rdma_recover_announce_step(muct_rdma_ep_t *ep, uint64_t now_ms)
 {
     if (now_ms >= ep->recover.deadline_ms) {
         muct_debug("endpoint %p: the peer has not confirmed the datagram address",
@@ -345,7 +345,7 @@ static void muct_rdma_recover_step(muct_rdma_ep_t *ep, uint64_t now_ms)
     bool is_answered;
 
     if (recover->phase == MUCT_RDMA_RECOVER_TELL) {
-        muct_rdma_recover_tell_step(ep, now_ms);
+        muct_rdma_recover_announce_step(ep, now_ms);
         return;
     }
 
@@ -493,7 +493,7 @@ static void muct_rdma_recover_take_offer(muct_rdma_ep_t *ep, muct_rdma_iface_t *
 }
 
 /* The endpoint may be destroyed when this returns. */
-static void muct_rdma_recover_take_gone(muct_rdma_ep_t *ep)
+static void muct_rdma_recover_peer_gone(muct_rdma_ep_t *ep)
 {
     muct_rdma_ep_fail(ep,
                       (ep->state == MUCT_RDMA_EP_RECOVERING) ? ep->recover.cause
@@ -510,7 +510,7 @@ static bool muct_rdma_recover_is_ours(const muct_rdma_iface_t *by,
 
     while ((iface = muct_rdma_carrier_next(by, iface)) != NULL) {
         if ((muct_rdma_iface_md(iface)->incarnation == msg->incarnation) &&
-            muct_rdma_ctl_is_known_as(&iface->ctl, msg->to_ctl_qp)) {
+            muct_rdma_ctl_had_number(&iface->ctl, msg->to_ctl_qp)) {
             return true;
         }
     }
@@ -541,7 +541,7 @@ void muct_rdma_recover_receive(muct_rdma_iface_t *iface, const struct ibv_wc *wc
 
     if (msg.type == MUCT_RDMA_CTL_GONE) {
         if (ep != NULL) {
-            muct_rdma_recover_take_gone(ep);
+            muct_rdma_recover_peer_gone(ep);
         }
     } else if (ep != NULL) {
         muct_rdma_recover_take_offer(ep, iface, &msg);
@@ -576,7 +576,7 @@ void muct_rdma_recover_open(muct_rdma_iface_t *iface)
 
 /* Send the new number to the peers of all endpoints that this interface carries or
  * owns. Endpoints whose queue pairs broke send it with their offers. */
-static void muct_rdma_recover_tell_numbers(const muct_rdma_iface_t *of)
+static void muct_rdma_recover_announce_numbers(const muct_rdma_iface_t *of)
 {
     const muct_rdma_iface_t *iface = NULL;
     muct_rdma_ep_t *ep;
@@ -585,7 +585,7 @@ static void muct_rdma_recover_tell_numbers(const muct_rdma_iface_t *of)
         ucs_list_for_each(ep, &iface->eps, list)
         {
             if ((ep->carrier == of) || (iface == of)) {
-                muct_rdma_recover_tell_number(ep);
+                muct_rdma_recover_announce_number(ep);
             }
         }
     }
@@ -616,7 +616,7 @@ void muct_rdma_recover_reopen(muct_rdma_iface_t *iface)
         return;
     }
 
-    muct_rdma_recover_tell_numbers(iface);
+    muct_rdma_recover_announce_numbers(iface);
 }
 
 void muct_rdma_recover_connected(muct_rdma_ep_t *ep)
@@ -630,6 +630,6 @@ void muct_rdma_recover_connected(muct_rdma_ep_t *ep)
 
     if ((ep->recover.told_ctl_qp != 0) && (ctl->ibv != NULL) &&
         (ctl->ibv->qp_num != ep->recover.told_ctl_qp)) {
-        muct_rdma_recover_tell_number(ep);
+        muct_rdma_recover_announce_number(ep);
     }
 }

@@ -80,7 +80,7 @@ bool muct_rdma_recover_leave(muct_rdma_ep_t *ep, ucs_status_t cause);
 
 /** Send the peer our new control qp until it acknowledges the number. Does nothing if
  * recovery is off. */
-void muct_rdma_recover_tell_number(muct_rdma_ep_t *ep);
+void muct_rdma_recover_announce_number(muct_rdma_ep_t *ep);
 
 /** The endpoint failed, or is destroyed. */
 void muct_rdma_recover_cancel(muct_rdma_ep_t *ep);

@@ -464,9 +464,9 @@ void muct_xgmi_batch_start(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch)
  * A word in host memory does not come: has the device failed? Asked rarely, and so that
  * no capture is broken.
  */
-static bool muct_xgmi_queue_look(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch,
-                                 unsigned stream, const volatile uint32_t *word,
-                                 uint32_t value)
+static bool muct_xgmi_queue_poll_batch(muct_xgmi_queue_t *queue,
+                                       muct_xgmi_batch_t *batch, unsigned stream,
+                                       const volatile uint32_t *word, uint32_t value)
 {
     int mode, ret;
 
@@ -503,7 +503,7 @@ static bool muct_xgmi_batch_has_reached(muct_xgmi_queue_t *queue,
         return true;
     }
 
-    return muct_xgmi_queue_look(queue, batch, stream, word, value);
+    return muct_xgmi_queue_poll_batch(queue, batch, stream, word, value);
 }
 
 static bool muct_xgmi_batch_is_event_over(muct_xgmi_queue_t *queue,

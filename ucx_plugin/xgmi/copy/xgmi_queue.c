@@ -341,7 +341,7 @@ static void muct_xgmi_queue_start_own(muct_xgmi_queue_t *queue)
     }
 }
 
-void muct_xgmi_queues_give_back(void)
+void muct_xgmi_queues_release(void)
 {
     muct_xgmi_queue_t *queue;
     muct_xgmi_batch_t *batch;

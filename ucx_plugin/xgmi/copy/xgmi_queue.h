@@ -275,7 +275,7 @@ ucs_status_t muct_xgmi_queue_add_window(muct_xgmi_queue_t *queue,
  * gathered copies if this thread may. Progress still calls the completions of the
  * operations. Any thread may call this, even from an operation.
  */
-void muct_xgmi_queues_give_back(void);
+void muct_xgmi_queues_release(void);
 
 
 /** Start what is gathered, if anything is, whatever else runs. */

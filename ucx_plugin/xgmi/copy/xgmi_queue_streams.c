@@ -48,7 +48,7 @@ int muct_xgmi_queue_add_streams(muct_xgmi_queue_t *queue, unsigned count)
  * A fence has each launch stream wait for the others. What comes behind the first one
  * comes behind all that the fence covers: so do streams that are made later.
  */
-static void muct_xgmi_queue_line_up(muct_xgmi_queue_t *queue)
+static void muct_xgmi_queue_order_launches(muct_xgmi_queue_t *queue)
 {
     int ret = MUCT_HIP_SUCCESS;
     unsigned i;
@@ -90,7 +90,7 @@ unsigned muct_xgmi_queue_open_engines(muct_xgmi_queue_t *queue)
                   queue->config->num_engines, muct_gpu_error_name(queue->gpu, ret));
     }
     if (queue->num_streams > num_launch_streams) {
-        muct_xgmi_queue_line_up(queue);
+        muct_xgmi_queue_order_launches(queue);
     } else {
         queue->min_run = SIZE_MAX; /* they are for the list from now on */
     }
@@ -136,7 +136,7 @@ void muct_xgmi_queue_sync(muct_xgmi_queue_t *queue, unsigned stream)
 /* ---- order ---- */
 
 /* Streams that have something of a batch to do, or had when it was started. */
-static unsigned muct_xgmi_queue_used(const muct_xgmi_queue_t *queue)
+static unsigned muct_xgmi_queue_busy_streams(const muct_xgmi_queue_t *queue)
 {
     const muct_xgmi_batch_t *batch;
     unsigned used = 0;
@@ -153,7 +153,7 @@ ucs_status_t muct_xgmi_queue_record(muct_xgmi_queue_t *queue)
     unsigned i;
     int prev;
 
-    queue->recorded = muct_xgmi_queue_used(queue);
+    queue->recorded = muct_xgmi_queue_busy_streams(queue);
     if (queue->head == NULL) {
         return UCS_OK;
     }

@@ -359,7 +359,7 @@ static void muct_xgmi_map_note_failure(muct_xgmi_map_t *map,
 }
 
 /* Notify the waiting threads; the number of opened regions changes first. */
-static void muct_xgmi_map_tell(muct_xgmi_map_t *map)
+static void muct_xgmi_map_notify(muct_xgmi_map_t *map)
 {
     muct_xgmi_map_watch_t *watch;
 
@@ -388,7 +388,7 @@ static void muct_xgmi_map_run(muct_xgmi_opening_t *super)
     } else {
         muct_xgmi_map_note_failure(map, region);
     }
-    muct_xgmi_map_tell(map);
+    muct_xgmi_map_notify(map);
     muct_xgmi_map_unref(map, region);
     pthread_mutex_unlock(&map->lock);
     muct_xgmi_peer_put(opening->peer);
@@ -495,9 +495,10 @@ static bool muct_xgmi_map_is_barred(muct_xgmi_map_t *map, uint64_t owner, int de
 }
 
 /* Locked. */
-static ucs_status_t muct_xgmi_map_ask(muct_xgmi_map_t *map, muct_xgmi_peer_t *peer,
-                                      const muct_xgmi_key_t *key, int device,
-                                      muct_xgmi_map_region_t **region_p)
+static ucs_status_t muct_xgmi_map_find_or_open(muct_xgmi_map_t *map,
+                                               muct_xgmi_peer_t *peer,
+                                               const muct_xgmi_key_t *key, int device,
+                                               muct_xgmi_map_region_t **region_p)
 {
     muct_xgmi_map_region_t *region = muct_xgmi_map_find(map, key, device);
     ucs_status_t status;
@@ -552,7 +553,7 @@ ucs_status_t muct_xgmi_map_try(muct_xgmi_map_t *map, muct_xgmi_peer_t *peer,
     ucs_status_t status;
 
     pthread_mutex_lock(&map->lock);
-    status = muct_xgmi_map_ask(map, peer, key, device, &region);
+    status = muct_xgmi_map_find_or_open(map, peer, key, device, &region);
     pthread_mutex_unlock(&map->lock);
     if (!UCS_STATUS_IS_ERR(status)) {
         *region_p = &region->super;
@@ -568,7 +569,7 @@ ucs_status_t muct_xgmi_map_get(muct_xgmi_map_t *map, muct_xgmi_peer_t *peer,
     ucs_status_t status;
 
     pthread_mutex_lock(&map->lock);
-    status = muct_xgmi_map_ask(map, peer, key, device, &region);
+    status = muct_xgmi_map_find_or_open(map, peer, key, device, &region);
     if (status == UCS_INPROGRESS) {
         status = muct_xgmi_map_wait(map, region, NULL);
     }
@@ -606,7 +607,7 @@ ucs_status_t muct_xgmi_map_prepare(muct_xgmi_map_t *map, muct_xgmi_peer_t *peer,
     ucs_status_t status;
 
     pthread_mutex_lock(&map->lock);
-    status = muct_xgmi_map_ask(map, peer, key, device, &region);
+    status = muct_xgmi_map_find_or_open(map, peer, key, device, &region);
     if ((status == UCS_INPROGRESS) &&
         muct_xgmi_map_may_wait(map, key->owner, device, &until)) {
         status = muct_xgmi_map_wait(map, region, &until);

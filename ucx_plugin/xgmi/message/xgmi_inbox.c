@@ -211,7 +211,7 @@ static void muct_xgmi_inbox_count(muct_xgmi_inbox_t *inbox)
 }
 
 /* A sender that sleeps until there is room */
-static void muct_xgmi_inbox_tell_of_room(const muct_xgmi_inbox_t *inbox, unsigned index)
+static void muct_xgmi_inbox_notify_room(const muct_xgmi_inbox_t *inbox, unsigned index)
 {
     muct_xgmi_box_place_t *place = &inbox->box->places[index];
     muct_xgmi_iface_id_t id = {.slot = atomic_load(&place->bell_slot),
@@ -226,24 +226,24 @@ static void muct_xgmi_inbox_tell_of_room(const muct_xgmi_inbox_t *inbox, unsigne
 
 /* A sender that waits for room notices that it will get none: it sets the request for
  * room first and reads this flag second. */
-static void muct_xgmi_inbox_hear_no_more(muct_xgmi_inbox_t *inbox, unsigned index)
+static void muct_xgmi_inbox_ignore(muct_xgmi_inbox_t *inbox, unsigned index)
 {
     muct_xgmi_box_place_t *place = &inbox->box->places[index];
 
     atomic_store(&place->ring.is_broken, 1);
     muct_xgmi_inbox_unmap_ring(inbox, index);
     if (atomic_load(&place->ring.wants_room) != 0) {
-        muct_xgmi_inbox_tell_of_room(inbox, index);
+        muct_xgmi_inbox_notify_room(inbox, index);
     }
 }
 
-static void muct_xgmi_inbox_tell_nonsense(muct_xgmi_inbox_t *inbox, unsigned index)
+static void muct_xgmi_inbox_reject(muct_xgmi_inbox_t *inbox, unsigned index)
 {
     muct_error("corrupt message from process 0x%" PRIx64 " at ring offset %" PRIu64
                "; ignoring this sender from now on",
                atomic_load(&inbox->box->places[index].owner),
                inbox->rings[index].position);
-    muct_xgmi_inbox_hear_no_more(inbox, index);
+    muct_xgmi_inbox_ignore(inbox, index);
 }
 
 /* A sender's first message. @return Whether it can be heard. */
@@ -252,12 +252,12 @@ static bool muct_xgmi_inbox_begin(muct_xgmi_inbox_t *inbox, unsigned index)
     unsigned char *bytes = muct_xgmi_inbox_map_ring(inbox, index);
 
     if (bytes == NULL) {
-        muct_xgmi_inbox_hear_no_more(inbox, index);
+        muct_xgmi_inbox_ignore(inbox, index);
         return false;
     }
     if (!muct_xgmi_ring_rx_init(&inbox->rings[index], &inbox->box->places[index].ring,
                                 bytes)) {
-        muct_xgmi_inbox_tell_nonsense(inbox, index);
+        muct_xgmi_inbox_reject(inbox, index);
         return false;
     }
     return true;
@@ -284,8 +284,9 @@ static muct_xgmi_ring_rx_t *muct_xgmi_inbox_ring(muct_xgmi_inbox_t *inbox,
 
 /* ---- messages ---- */
 
-static unsigned muct_xgmi_inbox_hear(muct_xgmi_inbox_t *inbox, unsigned index,
-                                     unsigned max, muct_xgmi_inbox_cb_t cb, void *arg)
+static unsigned muct_xgmi_inbox_receive(muct_xgmi_inbox_t *inbox, unsigned index,
+                                        unsigned max, muct_xgmi_inbox_cb_t cb,
+                                        void *arg)
 {
     muct_xgmi_ring_rx_t *ring = muct_xgmi_inbox_ring(inbox, index);
     muct_xgmi_ring_found_t found = MUCT_XGMI_RING_NOTHING;
@@ -303,10 +304,10 @@ static unsigned muct_xgmi_inbox_hear(muct_xgmi_inbox_t *inbox, unsigned index,
         ++count;
     }
     if (muct_xgmi_ring_give_room(ring)) {
-        muct_xgmi_inbox_tell_of_room(inbox, index);
+        muct_xgmi_inbox_notify_room(inbox, index);
     }
     if (__builtin_expect(found == MUCT_XGMI_RING_BROKEN, 0)) {
-        muct_xgmi_inbox_tell_nonsense(inbox, index);
+        muct_xgmi_inbox_reject(inbox, index);
     }
     return count;
 }
@@ -328,7 +329,7 @@ unsigned muct_xgmi_inbox_poll(muct_xgmi_inbox_t *inbox, unsigned max,
         turn = max - count;
         turn = (turn < MUCT_XGMI_INBOX_TURN) ? turn : MUCT_XGMI_INBOX_TURN;
         inbox->next = (inbox->next + 1 < inbox->num_used) ? inbox->next + 1 : 0;
-        count += muct_xgmi_inbox_hear(inbox, inbox->next, turn, cb, arg);
+        count += muct_xgmi_inbox_receive(inbox, inbox->next, turn, cb, arg);
     }
     inbox->is_polling = false;
     return count;

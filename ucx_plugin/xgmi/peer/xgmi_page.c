@@ -330,7 +330,7 @@ err_unmap:
 }
 
 /* Log once for each owner: each interface that could reach a peer looks it up. */
-static bool muct_xgmi_page_tell(uint64_t owner)
+static bool muct_xgmi_page_must_log(uint64_t owner)
 {
     static _Atomic uint64_t told;
 
@@ -345,7 +345,7 @@ static bool muct_xgmi_page_is_foreign(const struct stat *st, const char *path,
         return false;
     }
 
-    if (muct_xgmi_page_tell(owner)) {
+    if (muct_xgmi_page_must_log(owner)) {
         muct_warn("mori_xgmi does not reach a peer of another user: its control page "
                   "%s is user %u's, and this process is user %u's; other transports "
                   "carry it. Run both as one user (docker run --user)",
@@ -383,7 +383,7 @@ static void muct_xgmi_page_no_open(const char *path, uint64_t owner)
     if ((error == ENOENT) || (stat(path, &st) != 0)) {
         muct_debug("open(%s) failed: %s", path, strerror(error));
     } else if (!muct_xgmi_page_is_foreign(&st, path, owner) &&
-               muct_xgmi_page_tell(owner)) {
+               muct_xgmi_page_must_log(owner)) {
         muct_warn("mori_xgmi does not reach a peer whose control page cannot be read: "
                   "open(%s, mode %o) failed: %s; other transports carry it. %s",
                   path, (unsigned)(st.st_mode & 07777), strerror(error),
@@ -394,7 +394,7 @@ static void muct_xgmi_page_no_open(const char *path, uint64_t owner)
 /* An address has the version of its page, so this is no page of ours. */
 static void muct_xgmi_page_damaged(const char *path, uint64_t owner, size_t size)
 {
-    if (muct_xgmi_page_tell(owner)) {
+    if (muct_xgmi_page_must_log(owner)) {
         muct_warn("mori_xgmi does not reach a peer whose control page is damaged: %s "
                   "has %zu bytes, expected %zu that begin with the number of process "
                   "0x%" PRIx64 "; other transports carry it. End the process that "
