@@ -78,7 +78,7 @@ static int bench_launch(bench_t *bench)
     return 0;
 }
 
-static void bench_tell(bench_t *bench)
+static void bench_send_notice(bench_t *bench)
 {
     while (mkv_xfer_status(bench->xfers[0], NULL) == MKV_INPROGRESS) {
         bench_step_toggle(bench->counted, BENCH_TOLD);
@@ -87,7 +87,7 @@ static void bench_tell(bench_t *bench)
     }
 }
 
-static void bench_hear(bench_t *bench)
+static void bench_wait_notice(bench_t *bench)
 {
     mkv_event_t event;
     size_t num = 0;
@@ -138,9 +138,9 @@ static int bench_round(void *arg)
         return -1;
     }
     bench_step_dump(bench->counted, BENCH_BESIDE);
-    bench_tell(bench);
+    bench_send_notice(bench);
     bench_step_dump(bench->counted, BENCH_TOLD);
-    bench_hear(bench);
+    bench_wait_notice(bench);
     bench_step_dump(bench->counted, BENCH_HEAR);
     bench_idle(bench);
     bench_step_dump(bench->counted, BENCH_IDLE);

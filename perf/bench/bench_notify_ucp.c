@@ -31,9 +31,9 @@ static int bench_check(ucs_status_t status, const char *what)
     return (status == UCS_OK) ? 0 : -1;
 }
 
-static ucs_status_t bench_heard(void *arg, const void *header, size_t header_length,
-                                void *data, size_t length,
-                                const ucp_am_recv_param_t *param)
+static ucs_status_t bench_notice_cb(void *arg, const void *header, size_t header_length,
+                                    void *data, size_t length,
+                                    const ucp_am_recv_param_t *param)
 {
     bench_t *bench = arg;
 
@@ -132,7 +132,7 @@ static int bench_connect(bench_t *bench)
                                                         UCP_AM_HANDLER_PARAM_FIELD_CB |
                                                         UCP_AM_HANDLER_PARAM_FIELD_ARG,
                                           .id = BENCH_AM,
-                                          .cb = bench_heard,
+                                          .cb = bench_notice_cb,
                                           .arg = bench};
     ucs_status_ptr_t request;
     int ret;

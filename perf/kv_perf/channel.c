@@ -240,17 +240,17 @@ int perf_channel_open(const char *where, bool is_listen, uint32_t timeout_s,
 }
 
 /* A message without bytes, without waiting. @return As send(2). */
-static ssize_t perf_channel_tell(perf_channel_t *channel,
-                                 const perf_channel_header_t *header)
+static ssize_t perf_channel_send_empty(perf_channel_t *channel,
+                                       const perf_channel_header_t *header)
 {
     return send(channel->fd, header, sizeof(*header), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-void perf_channel_tell_error(perf_channel_t *channel)
+void perf_channel_notify_error(perf_channel_t *channel)
 {
     const perf_channel_header_t header = {PERF_CHANNEL_ERROR, 0};
 
-    (void)perf_channel_tell(channel, &header);
+    (void)perf_channel_send_empty(channel, &header);
 }
 
 static bool perf_channel_drop(perf_channel_t *channel, size_t length)
@@ -327,10 +327,10 @@ int perf_channel_send(perf_channel_t *channel, perf_channel_type_t type,
     return perf_channel_write(channel, buffer, length);
 }
 
-void perf_channel_tell_going(perf_channel_t *channel)
+void perf_channel_notify_progress(perf_channel_t *channel)
 {
     const perf_channel_header_t header = {PERF_CHANNEL_GOING, 0};
-    ssize_t n = perf_channel_tell(channel, &header);
+    ssize_t n = perf_channel_send_empty(channel, &header);
 
     if ((n > 0) && ((size_t)n < sizeof(header))) { /* a message arrives whole */
         (void)perf_channel_write(channel, (const char *)&header + n,

@@ -60,7 +60,7 @@ int perf_channel_open(const char *where, bool is_listen, uint32_t timeout_s,
 void perf_channel_close(perf_channel_t *channel);
 
 /** Notify the other process that this one prints an error. */
-void perf_channel_tell_error(perf_channel_t *channel);
+void perf_channel_notify_error(perf_channel_t *channel);
 
 /**
  * Whether the other process sent that notification, now or within @a wait_ms. Messages
@@ -76,7 +76,7 @@ int perf_channel_send(perf_channel_t *channel, perf_channel_type_t type,
  * Notify a process that waits for another message that this one makes progress. Never
  * waits: a full socket holds enough of these.
  */
-void perf_channel_tell_going(perf_channel_t *channel);
+void perf_channel_notify_progress(perf_channel_t *channel);
 
 /**
  * Wait for a message of a certain type; an error when the other process sends nothing

@@ -76,7 +76,7 @@ static bool perf_ucp_is_read(const perf_engine_t *engine)
 }
 
 /* UCX closes by force only endpoints that report a failed peer. */
-static bool perf_ucp_tells(const perf_engine_t *engine)
+static bool perf_ucp_reports_failures(const perf_engine_t *engine)
 {
     return engine->options->error_mode == PERF_ERROR_MODE_PEER;
 }
@@ -144,7 +144,7 @@ err_cleanup:
     return -1;
 }
 
-static int perf_ucp_say_hello(perf_engine_t *engine, perf_channel_t *channel)
+static int perf_ucp_send_hello(perf_engine_t *engine, perf_channel_t *channel)
 {
     perf_ucp_hello_t hello = {(uintptr_t)engine->params->buffer, engine->params->size,
                               0};
@@ -191,7 +191,7 @@ static int perf_ucp_connect_to(perf_engine_t *engine, perf_ucp_peer_t *peer,
     };
     ucs_status_t status;
 
-    if (!perf_ucp_tells(engine)) {
+    if (!perf_ucp_reports_failures(engine)) {
         ep_params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS;
     }
 
@@ -205,8 +205,8 @@ static int perf_ucp_connect_to(perf_engine_t *engine, perf_ucp_peer_t *peer,
     return (status == UCS_OK) ? 0 : perf_ucp_error("ucp_ep_rkey_unpack", status);
 }
 
-static int perf_ucp_hear_hello(perf_engine_t *engine, perf_channel_t *channel,
-                               perf_ucp_peer_t *peer)
+static int perf_ucp_receive_hello(perf_engine_t *engine, perf_channel_t *channel,
+                                  perf_ucp_peer_t *peer)
 {
     perf_ucp_hello_t hello;
     size_t length;
@@ -275,7 +275,8 @@ static void perf_ucp_close(perf_engine_t *engine)
         if (peer->rkey != NULL) {
             ucp_rkey_destroy(peer->rkey);
         }
-        if (!is_bad || perf_ucp_tells(engine)) { /* else the worker's end is theirs */
+        if (!is_bad ||
+            perf_ucp_reports_failures(engine)) { /* else the worker's end is theirs */
             perf_ucp_close_ep(engine, peer->ep, is_bad);
         }
     }
@@ -305,8 +306,9 @@ static int perf_ucp_open(const perf_engine_params_t *params, perf_engine_t **eng
     }
 
     for (i = 0; i < run->num_channels; ++i) {
-        if ((perf_ucp_say_hello(engine, &run->channels[i]) != 0) ||
-            (perf_ucp_hear_hello(engine, &run->channels[i], &engine->peers[i]) != 0)) {
+        if ((perf_ucp_send_hello(engine, &run->channels[i]) != 0) ||
+            (perf_ucp_receive_hello(engine, &run->channels[i], &engine->peers[i]) !=
+             0)) {
             engine->status = UCS_ERR_UNREACHABLE;
             perf_ucp_close(engine);
             return -1;
@@ -355,17 +357,17 @@ static int perf_ucp_start(perf_engine_t *engine, perf_job_t *job)
     return 0;
 }
 
-static uint32_t perf_ucp_asks(const perf_ucp_peer_t *peer)
+static uint32_t perf_ucp_query_flag(const perf_ucp_peer_t *peer)
 {
     return peer->is_asked ? 0 : UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
 }
 
 /* Once a job: the first call leaves a request, which names its transport. */
-static void perf_ucp_hear_path(perf_engine_t *engine, perf_ucp_peer_t *peer,
+static void perf_ucp_note_path(perf_engine_t *engine, perf_ucp_peer_t *peer,
                                void *request)
 {
     if (!peer->is_asked && UCS_PTR_IS_PTR(request)) {
-        perf_ucp_path_ask(engine->options, request, peer->path, sizeof(peer->path));
+        perf_ucp_path_query(engine->options, request, peer->path, sizeof(peer->path));
         peer->is_asked = true;
     }
 }
@@ -376,8 +378,8 @@ static void *perf_ucp_post_loop(perf_engine_t *engine, const perf_job_t *job,
 {
     perf_ucp_peer_t *peer = &engine->peers[job->peer];
     ucp_request_param_t param = {
-        .op_attr_mask =
-            UCP_OP_ATTR_FIELD_MEMH | UCP_OP_ATTR_FIELD_FLAGS | perf_ucp_asks(peer),
+        .op_attr_mask = UCP_OP_ATTR_FIELD_MEMH | UCP_OP_ATTR_FIELD_FLAGS |
+                        perf_ucp_query_flag(peer),
         .memh = engine->memh,
         .flags = UCP_OP_ATTR_FLAG_MULTI_SEND,
     };
@@ -397,7 +399,7 @@ static void *perf_ucp_post_loop(perf_engine_t *engine, const perf_job_t *job,
             break;
         }
         if (i == 0) {
-            perf_ucp_hear_path(engine, peer, request);
+            perf_ucp_note_path(engine, peer, request);
             param.op_attr_mask &= ~(uint32_t)UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
         }
     }
@@ -425,7 +427,7 @@ static void *perf_ucp_post_sgl(perf_engine_t *engine, const perf_job_t *job,
     ucp_request_param_t param = {
         .op_attr_mask = UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FIELD_REMOTE_DATATYPE |
                         UCP_OP_ATTR_FIELD_REMOTE | UCP_OP_ATTR_FIELD_REMOTE_COUNT |
-                        perf_ucp_asks(peer),
+                        perf_ucp_query_flag(peer),
         .datatype = ucp_dt_make_sgl(),
         .remote_datatype = ucp_dt_make_sgl(),
         .remote = &remote,
@@ -435,7 +437,7 @@ static void *perf_ucp_post_sgl(perf_engine_t *engine, const perf_job_t *job,
 
     request = ucp_put_nbx(peer->ep, &local, job->num_blocks, UCP_REMOTE_ADDR_INVALID,
                           UCP_RKEY_INVALID, &param);
-    perf_ucp_hear_path(engine, peer, request);
+    perf_ucp_note_path(engine, peer, request);
     return request;
 }
 

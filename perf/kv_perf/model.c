@@ -237,7 +237,7 @@ static uint32_t *perf_model_start(perf_model_run_t *model, uint64_t number,
 }
 
 /* READ at prefill: message of decode, sent before the request was admitted here. */
-static int perf_slot_expose_told(perf_slot_t *slot)
+static int perf_slot_expose_received(perf_slot_t *slot)
 {
     perf_model_run_t *model = slot->model;
     uint32_t *start;
@@ -278,7 +278,7 @@ static int perf_slot_start(perf_slot_t *slot)
     if (!model->is_prefill) {
         return perf_slot_start_decode(slot);
     }
-    return model->is_active ? 0 : perf_slot_expose_told(slot);
+    return model->is_active ? 0 : perf_slot_expose_received(slot);
 }
 
 static void perf_slot_account_end(perf_slot_t *slot, const mkv_xfer_attr_t *attr)

@@ -41,7 +41,7 @@ static int perf_agree_with(perf_channel_t *channel, const char *mine, char *othe
 enum { PERF_CENTER_SPEAKS_MS = 500 };
 
 /* Whether another process printed its error; notify all others that this one does. */
-static bool perf_is_told(void *arg)
+static bool perf_is_error_elsewhere(void *arg)
 {
     perf_run_t *run = arg;
     unsigned i;
@@ -52,7 +52,7 @@ static bool perf_is_told(void *arg)
         }
     }
     for (i = 0; i < run->num_channels; ++i) {
-        perf_channel_tell_error(&run->channels[i]);
+        perf_channel_notify_error(&run->channels[i]);
     }
     return (run->rank != 0) &&
            perf_channel_is_error(&run->channels[0], PERF_CENTER_SPEAKS_MS);
@@ -119,7 +119,7 @@ static int perf_run(const perf_options_t *options, int argc, char **argv)
     }
 
     if (options->fds != NULL) { /* else each side has a terminal of its own */
-        perf_message_first_only(perf_is_told, &run);
+        perf_message_first_only(perf_is_error_elsewhere, &run);
     }
     if ((perf_agree(&run) == 0) &&
         (perf_memory_open(perf_options_is_prefill(options, run.rank)
@@ -161,7 +161,7 @@ int main(int argc, char **argv)
     }
 
     if (options.is_progress) {
-        perf_progress_ask();
+        perf_progress_request();
     }
     if (options.role == PERF_ROLE_PARENT) {
         return perf_launch(&options, argc, argv);

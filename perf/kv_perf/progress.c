@@ -26,7 +26,7 @@ static struct {
 } perf_progress;
 
 
-void perf_progress_ask(void)
+void perf_progress_request(void)
 {
     perf_progress.is_asked = true;
 }

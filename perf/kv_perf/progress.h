@@ -24,7 +24,7 @@ typedef struct perf_position {
 
 
 /** Show lines also where there is no terminal. */
-void perf_progress_ask(void);
+void perf_progress_request(void);
 
 /** Whether anything would be shown: working out a position may cost. */
 bool perf_progress_is_on(void);

@@ -39,7 +39,7 @@ void perf_run_going(perf_run_t *run, uint64_t now_ns)
     }
     run->going_ns = now_ns + PERF_GOING_NS;
     for (i = 0; i < run->num_channels; ++i) {
-        perf_channel_tell_going(&run->channels[i]);
+        perf_channel_notify_progress(&run->channels[i]);
     }
 }
 

@@ -31,8 +31,8 @@ static const char *perf_ucp_path_words(char *info)
     return words;
 }
 
-void perf_ucp_path_ask(const perf_options_t *options, void *request, char *path,
-                       size_t size)
+void perf_ucp_path_query(const perf_options_t *options, void *request, char *path,
+                         size_t size)
 {
     const char *initiator = perf_segment_name(options->initiator_segment);
     const char *target = perf_segment_name(options->target_segment);

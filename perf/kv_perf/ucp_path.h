@@ -21,7 +21,7 @@
  * @param [in] request  Of a call with UCP_OP_ATTR_FLAG_NO_IMM_CMPL, not freed yet.
  * @param [out] path    "put DRAM>DRAM: " and UCX's own words; empty if it has none.
  */
-void perf_ucp_path_ask(const perf_options_t *options, void *request, char *path,
-                       size_t size);
+void perf_ucp_path_query(const perf_options_t *options, void *request, char *path,
+                         size_t size);
 
 #endif

@@ -75,8 +75,8 @@ static const perf_member_t perf_model_members[] = {
 };
 
 
-static int perf_model_complain(const perf_model_file_t *file, const char *name,
-                               json_object *value, const char *expected)
+static int perf_model_error(const perf_model_file_t *file, const char *name,
+                            json_object *value, const char *expected)
 {
     perf_error("model '%s': %s%s%s is %.60s; expected %s", file->path, file->where,
                (file->where[0] != '\0') ? "." : "", name,
@@ -97,7 +97,7 @@ static int perf_model_number(const perf_model_file_t *file, const char *name,
         (json_object_get_int64(value) < (int64_t)min) ||
         (json_object_get_int64(value) > (int64_t)max)) {
         snprintf(expected, sizeof(expected), "a whole number from %u to %u", min, max);
-        return perf_model_complain(file, name, value, expected);
+        return perf_model_error(file, name, value, expected);
     }
     *number_p = (uint32_t)json_object_get_int64(value);
     return 0;
@@ -112,7 +112,7 @@ static int perf_model_text(const perf_model_file_t *file, const char *name,
         (json_object_get_string_len(value) == 0) ||
         ((size_t)json_object_get_string_len(value) >= size)) {
         snprintf(expected, sizeof(expected), "a text of 1 to %zu bytes", size - 1);
-        return perf_model_complain(file, name, value, expected);
+        return perf_model_error(file, name, value, expected);
     }
     strcpy(text, json_object_get_string(value));
     return 0;
@@ -131,7 +131,7 @@ static int perf_model_member(const perf_model_file_t *file, const perf_member_t 
         return perf_model_text(file, member->name, value, member->max, field);
     case PERF_MEMBER_FLAG:
         if (!json_object_is_type(value, json_type_boolean)) {
-            return perf_model_complain(file, member->name, value, "true or false");
+            return perf_model_error(file, member->name, value, "true or false");
         }
         *(bool *)field = json_object_get_boolean(value);
         return 0;
@@ -152,8 +152,8 @@ static int perf_model_members_of(const perf_model_file_t *file, json_object *obj
              ++member) {
         }
         if (member->name == NULL) {
-            return perf_model_complain(file, name, value,
-                                       "a member that perf/models/README.md has");
+            return perf_model_error(file, name, value,
+                                    "a member that perf/models/README.md has");
         }
         if (perf_model_member(file, member, value, into) != 0) {
             return -1;
@@ -180,7 +180,7 @@ static int perf_component_groups(const perf_model_file_t *file, json_object *obj
     if (!json_object_is_type(value, json_type_array) ||
         (json_object_array_length(value) < 1) ||
         (json_object_array_length(value) > PERF_MAX_GROUPS)) {
-        return perf_model_complain(file, "groups", value, "1 to 4 numbers in brackets");
+        return perf_model_error(file, "groups", value, "1 to 4 numbers in brackets");
     }
     component->num_groups = (uint32_t)json_object_array_length(value);
     for (i = 0; i < component->num_groups; ++i) {
@@ -202,25 +202,25 @@ static int perf_component_keep(const perf_model_file_t *file, json_object *objec
         if ((component->keep != PERF_KEEP_ALL) ||
             (perf_model_number(file, "chunk", chunk, 1, 1 << 24, &component->window) !=
              0)) {
-            return perf_model_complain(file, "chunk", chunk,
-                                       "a number of tokens, and no window");
+            return perf_model_error(file, "chunk", chunk,
+                                    "a number of tokens, and no window");
         }
         component->keep = PERF_KEEP_CHUNK;
     }
     if (json_object_object_get_ex(object, "state", &state)) {
         if (!json_object_is_type(state, json_type_boolean) ||
             !json_object_get_boolean(state) || (component->keep != PERF_KEEP_ALL)) {
-            return perf_model_complain(file, "state", state,
-                                       "true, and no window or chunk");
+            return perf_model_error(file, "state", state,
+                                    "true, and no window or chunk");
         }
         component->keep = PERF_KEEP_STATE;
     }
     if (component->is_ring && (component->keep != PERF_KEEP_WINDOW)) {
-        return perf_model_complain(file, "ring", NULL, "a window with it");
+        return perf_model_error(file, "ring", NULL, "a window with it");
     }
     if ((component->block_tokens != 0) && (component->keep != PERF_KEEP_WINDOW) &&
         (component->keep != PERF_KEEP_CHUNK)) {
-        return perf_model_complain(file, "window", NULL, "one beside block_tokens");
+        return perf_model_error(file, "window", NULL, "one beside block_tokens");
     }
     return 0;
 }
@@ -244,7 +244,7 @@ static int perf_component_layers(const perf_model_file_t *file, json_object *obj
         }
     }
     if (component->num_layers == 0) {
-        return perf_model_complain(file, "on", value, "letters of the model's pattern");
+        return perf_model_error(file, "on", value, "letters of the model's pattern");
     }
     return 0;
 }
@@ -254,7 +254,7 @@ static int perf_component_read(const perf_model_file_t *file, json_object *objec
                                perf_component_t *component)
 {
     if (!json_object_is_type(object, json_type_object)) {
-        return perf_model_complain(file, "this", object, "an object");
+        return perf_model_error(file, "this", object, "an object");
     }
     component->parts = component->compress = component->outer = component->pad = 1;
     if ((perf_model_members_of(file, object, perf_component_members, component) != 0) ||
@@ -264,10 +264,10 @@ static int perf_component_read(const perf_model_file_t *file, json_object *objec
         return -1;
     }
     if (component->name[0] == '\0') {
-        return perf_model_complain(file, "name", NULL, "a text");
+        return perf_model_error(file, "name", NULL, "a text");
     }
     return ((component->dim == 0) == (component->bytes == 0))
-               ? perf_model_complain(file, "dim", NULL, "it or bytes, one of the two")
+               ? perf_model_error(file, "dim", NULL, "it or bytes, one of the two")
                : 0;
 }
 
@@ -280,8 +280,8 @@ static int perf_model_components(perf_model_file_t *file, json_object *object,
     if (!json_object_object_get_ex(object, "components", &array) ||
         !json_object_is_type(array, json_type_array) ||
         ((num = json_object_array_length(array)) < 1) || (num > PERF_MAX_COMPONENTS)) {
-        return perf_model_complain(file, "components", NULL,
-                                   "a list of 1 to 8 objects in brackets");
+        return perf_model_error(file, "components", NULL,
+                                "a list of 1 to 8 objects in brackets");
     }
     for (i = 0; i < num; ++i) {
         snprintf(file->where, sizeof(file->where), "components[%zu]", i);
@@ -293,8 +293,8 @@ static int perf_model_components(perf_model_file_t *file, json_object *object,
     model->num_components = (unsigned)num;
     return (model->components[0].keep == PERF_KEEP_ALL)
                ? 0
-               : perf_model_complain(file, "window", NULL,
-                                     "components that keep every token to come first");
+               : perf_model_error(file, "window", NULL,
+                                  "components that keep every token to come first");
 }
 
 static int perf_model_fill(perf_model_file_t *file, json_object *object,
@@ -307,13 +307,13 @@ static int perf_model_fill(perf_model_file_t *file, json_object *object,
     model->block_tokens = 16;
     strcpy(model->dtype, "bf16");
     if (!json_object_is_type(object, json_type_object)) {
-        return perf_model_complain(file, "the file", object, "an object in braces");
+        return perf_model_error(file, "the file", object, "an object in braces");
     }
     if (perf_model_members_of(file, object, perf_model_members, model) != 0) {
         return -1;
     }
     if ((model->num_layers == 0) || (model->name[0] == '\0')) {
-        return perf_model_complain(file, "layers", NULL, "name and layers");
+        return perf_model_error(file, "layers", NULL, "name and layers");
     }
     if (json_object_object_get_ex(object, "pattern", &value) &&
         (perf_model_text(file, "pattern", value, sizeof(pattern), pattern) != 0)) {

@@ -147,8 +147,8 @@ static bool perf_piece_is_made(perf_pool_t *pool, const char *found, uint64_t se
     return memcmp(found, pool->expected, pool->shape.piece_bytes) == 0;
 }
 
-static void perf_piece_complain(const perf_pool_t *pool, const perf_piece_t *piece,
-                                const char *found)
+static void perf_piece_error(const perf_pool_t *pool, const perf_piece_t *piece,
+                             const char *found)
 {
     size_t i = 0;
 
@@ -188,7 +188,7 @@ static int perf_pool_flush(perf_pool_t *pool, perf_pool_way_t way)
         if (!perf_piece_is_made(
                 pool, staged,
                 perf_piece_seed(pool->keys[piece->block], piece->layer, piece->part))) {
-            perf_piece_complain(pool, piece, staged);
+            perf_piece_error(pool, piece, staged);
             return -1;
         }
     }

@@ -113,7 +113,7 @@ START_TEST(who_reads_nothing_stops_nobody)
 
     two_setup(&two);
     for (i = 0; i < 100000; ++i) {
-        perf_channel_tell_going(&two.center.channels[0]);
+        perf_channel_notify_progress(&two.center.channels[0]);
     }
     two_teardown(&two);
 }
