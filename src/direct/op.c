@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* How an operation ends: status and quiet are two things, as for transfers. */
+/* End of operations: status and quiet are separate, as for transfers. */
 
 #include "direct/op.h"
 

@@ -59,7 +59,7 @@ struct mkv_op {
     size_t num_refs;
     uint64_t bytes;
 
-    size_t next;             /**< Piece to give to UCX */
+    size_t next;             /**< Next piece to give to UCX */
     mkv_rmem_t *asked;       /**< Memory whose list support this call shows */
     uint16_t settled;        /**< Calls whose path is known and taken: mkv_op_way() */
     bool must_repeat;        /**< A list was refused: once more, piece by piece */
@@ -80,13 +80,13 @@ static inline bool mkv_op_is_write(const mkv_op_t *op)
     return op->params.mode == MKV_WRITE;
 }
 
-/** Done, failed or aborted; it may not be quiet yet. */
+/** Whether the operation is done, failed or aborted; it may not be quiet yet. */
 static inline bool mkv_op_has_ended(const mkv_op_t *op)
 {
     return op->status != MKV_INPROGRESS;
 }
 
-/** Look at it in the next step. */
+/** Queue the operation for the next step. */
 static inline void mkv_op_dirty(mkv_op_t *op)
 {
     mkv_list_queue(&op->ctx->dirty_ops, &op->dirty);
@@ -95,7 +95,7 @@ static inline void mkv_op_dirty(mkv_op_t *op)
 /** End the operation with MKV_OK and raise its event. */
 void mkv_op_complete(mkv_op_t *op);
 
-/** The first failure ends it; later ones change nothing. */
+/** Fail the operation; later failures change nothing. */
 void mkv_op_fail(mkv_op_t *op, mkv_status_t status, const char *fmt, ...)
     MKV_PRINTF(3, 4);
 

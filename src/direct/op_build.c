@@ -14,7 +14,7 @@
 #include <string.h>
 
 #define MKV_OP_FLAGS ((uint32_t)MKV_OP_NOTIFY)
-#define MKV_NOTE_OVERHEAD 128u /* the rest of a NOTE */
+#define MKV_NOTE_OVERHEAD 128u /* Bytes of a NOTE beside its data */
 
 _Static_assert(UCS_MEMORY_TYPE_LAST <= 16, "two memory types fit into a byte");
 
@@ -144,7 +144,7 @@ static mkv_status_t mkv_op_find_remote(mkv_peer_t *peer, mkv_region_id_t id,
     return MKV_OK;
 }
 
-/* Find the piece's two regions, and whether it lies in them */
+/* Find the piece's two regions, and check that it lies in them */
 static mkv_status_t mkv_op_find(mkv_peer_t *peer, const mkv_op_piece_t *piece,
                                 size_t index, mkv_op_ends_t *ends)
 {

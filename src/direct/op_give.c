@@ -30,7 +30,7 @@ static void mkv_op_take_credit(mkv_op_t *op, uint64_t bytes)
 {
     ++op->num_inflight;
     op->inflight_bytes += bytes;
-    if (bytes != op->call_bytes) { /* as many as the average leave it */
+    if (bytes != op->call_bytes) { /* equal bytes leave the average as it is */
         op->call_bytes = op->inflight_bytes / op->num_inflight;
     }
     ++op->peer->inflight_ops;
@@ -275,7 +275,7 @@ static bool mkv_op_are_alike(const mkv_op_t *op, size_t a, size_t b)
             (mkv_op_rmem(op, a)->lists == mkv_op_rmem(op, b)->lists));
 }
 
-/* @return How many pieces from the next one on fit into one list. */
+/* @return Number of pieces from the next one on that fit into one list. */
 static size_t mkv_op_list_length(const mkv_op_t *op)
 {
     size_t max = op->num - op->next;

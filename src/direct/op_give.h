@@ -10,7 +10,10 @@
 
 #include "direct/op.h"
 
-/** Give what the peer's credit allows. @return Calls made. */
+/**
+ * Give UCX as many pieces as the peer's credit allows.
+ * @return Calls made.
+ */
 unsigned mkv_op_give(mkv_op_t *op);
 
 #endif

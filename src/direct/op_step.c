@@ -22,7 +22,7 @@ static void mkv_ops_flushed_cb(void *request, ucs_status_t status, void *user_da
     while (!mkv_list_is_empty(&peer->ops_flushing)) {
         op = mkv_list_head(&peer->ops_flushing, mkv_op_t, flush);
         mkv_list_del(&op->flush);
-        op->puts = MKV_OP_PUTS_ARRIVED; /* or never: then the connection has failed */
+        op->puts = MKV_OP_PUTS_ARRIVED; /* or never: the connection has failed */
         if (status != UCS_OK) {
             mkv_op_fail(op, mkv_status_of_ucs(status), "flush failed: %s",
                         ucs_status_string(status));
@@ -130,7 +130,7 @@ unsigned mkv_ops_step(mkv_ctx_t *ctx)
     mkv_list_t dirty;
     mkv_op_t *op;
 
-    /* Each once: operations without credit wait for the next round, in which those
+    /* Step each once. Operations without credit wait for the next round, in which those
      * that had no turn come first */
     ctx->round_cost = 0;
     mkv_list_init(&dirty);

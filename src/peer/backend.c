@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* Which transports carry a peer's data, and what may be asked of them. */
+/* Transports that carry a peer's data, and the calls that they take. */
 
 #include "peer/backend.h"
 
@@ -11,8 +11,8 @@
 
 enum {
     MKV_TL_SGL = 1 << 0,     /* takes lists of any memory it can register */
-    MKV_TL_SGL_GPU = 1 << 1, /* of GPU memory on both sides */
-    MKV_TL_SGL_123 = 1 << 2, /* as MKV_TL_SGL, from UCX 1.23 on */
+    MKV_TL_SGL_GPU = 1 << 1, /* takes lists of GPU memory on both sides */
+    MKV_TL_SGL_123 = 1 << 2, /* like MKV_TL_SGL, from UCX 1.23 on */
     MKV_TL_MORE = 1 << 3     /* not all lanes were reported */
 };
 
@@ -105,8 +105,7 @@ mkv_backend_t mkv_backend_of_text(const char *text)
             backend = mkv_tls[i].backend;
         }
     }
-    /* what UCX makes of mori_xgmi's messages goes where these go: through shared memory
-     */
+    /* UCX sends mori_xgmi's messages through shared memory, like those of these */
     return ((backend == MKV_BACKEND_XGMI) && (strstr(text, "emulation") != NULL))
                ? MKV_BACKEND_SHM
                : backend;
@@ -211,7 +210,7 @@ mkv_status_t mkv_peer_check_backend(mkv_peer_t *peer, char *text, size_t size)
     return ctx->opts->strict ? MKV_ERR_BACKEND : MKV_OK;
 }
 
-/* Classes better than the one that was taken, each with what is known about why not */
+/* List better classes than the one in use, each with the known reason */
 void mkv_peer_log_rejected(mkv_peer_t *peer)
 {
     const char *tls = mkv_config_tls(peer->ctx->config);

@@ -24,7 +24,7 @@ mkv_status_t mkv_status_of_ucs(ucs_status_t status);
 /** Whether a lane copies lists of GPU memory by itself, without a NIC. */
 bool mkv_ep_takes_gpu_lists(const mkv_ctx_t *ctx, ucp_ep_h ep);
 
-/** Ask UCX for the endpoint's transports, and note them with their class. */
+/** Query UCX for the endpoint's transports, and note them with their class. */
 void mkv_peer_query_transports(mkv_peer_t *peer);
 
 /**
@@ -34,11 +34,11 @@ void mkv_peer_query_transports(mkv_peer_t *peer);
  */
 mkv_status_t mkv_peer_check_backend(mkv_peer_t *peer, char *text, size_t size);
 
-/** Log classes better than the one taken, each with what is known about why not. */
+/** Log better classes than the one in use, each with the known reason. */
 void mkv_peer_log_rejected(mkv_peer_t *peer);
 
-/** Whether UCX's words for what carries GPU memory to GPU memory name a lane that takes
- * lists of such memory, and not messages over one, nor a rendezvous. */
+/** Whether UCX's text for transfers between GPU memory names a lane that takes lists of
+ * such memory; a lane of messages and a rendezvous do not count. */
 bool mkv_text_takes_lists(const char *text, unsigned ucp_version);
 
 /** Whether a lane of the endpoint is known to take lists between these memory types. */

@@ -30,7 +30,7 @@
 #define MKV_STAYS(_state, _event) [MKV_CONN_##_event] = MKV_CONN_##_state
 #define MKV_GOES(_event, _state) [MKV_CONN_##_event] = MKV_CONN_##_state
 
-/* Late answers of UCX: requests end after the state that asked for them */
+/* Late answers of UCX: requests end after the state that issued them */
 #define MKV_LATE(_state)                                                               \
     MKV_STAYS(_state, FLUSHED), MKV_STAYS(_state, FAIL), MKV_STAYS(_state, BROKEN)
 

@@ -15,12 +15,12 @@
 
 typedef enum mkv_conn_state {
     MKV_CONN_NONE,       /**< No state; result of an invalid event */
-    MKV_CONN_CONNECTING, /**< HELLO is on its way, nothing was heard */
+    MKV_CONN_CONNECTING, /**< HELLO is sent, no message has come */
     MKV_CONN_SHAKING,    /**< The description is here, a flush proves the way there */
     MKV_CONN_READY,
-    MKV_CONN_FAILED,  /**< Nothing is given to it any more, its calls come back */
+    MKV_CONN_FAILED,  /**< Gets no more calls; those in flight return */
     MKV_CONN_ENDING,  /**< Closed by the caller, the ends of transfers still travel */
-    MKV_CONN_LEAVING, /**< Flush, BYE, flush are on their way */
+    MKV_CONN_LEAVING, /**< Flush, BYE and flush are in flight */
     MKV_CONN_CLOSING, /**< UCX closes the endpoint */
     MKV_CONN_GONE,    /**< The endpoint is closed */
     MKV_CONN_NUM_STATES
@@ -31,7 +31,7 @@ typedef enum mkv_conn_event {
     MKV_CONN_REGIONS, /**< The peer's REGIONS */
     MKV_CONN_BYE,     /**< The peer's BYE: it has left */
     MKV_CONN_FLUSHED, /**< The flush of SHAKING has come back */
-    MKV_CONN_FAIL,    /**< Something that it cannot live without has failed here */
+    MKV_CONN_FAIL,    /**< A resource that it needs has failed here */
     MKV_CONN_BROKEN,  /**< UCX's error callback */
     MKV_CONN_CLOSE,   /**< The caller closes */
     MKV_CONN_IDLE,    /**< No transfer needs it any more */

@@ -43,8 +43,8 @@ void mkv_credit_sent(mkv_peer_t *peer, size_t length)
     ++peer->credit.num_sent;
 }
 
-/* A sender that keeps to the rule above has room for what it sends in any order, and
- * for one message that went alone */
+/* A sender that keeps the rule above has room for messages in any order, and for one
+ * that went alone */
 bool mkv_credit_receive(mkv_peer_t *peer, size_t length)
 {
     mkv_credit_t *credit = &peer->credit;
@@ -58,7 +58,7 @@ bool mkv_credit_receive(mkv_peer_t *peer, size_t length)
     return true;
 }
 
-/* Never more than was sent, and never less than before: it is the peer's word */
+/* The count comes from the peer: at most the bytes sent, at least the last count */
 void mkv_credit_update(mkv_peer_t *peer, const mkv_msg_t *msg)
 {
     mkv_credit_t *credit = &peer->credit;

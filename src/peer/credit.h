@@ -14,13 +14,16 @@
 /** Cost of a message of the caller beside its bytes, for the records kept with it. */
 #define MKV_CREDIT_MESSAGE 1024u
 
-/** Whether the peer has room for a message of so many bytes. */
+/** Whether the peer has room for a message of this size. */
 bool mkv_credit_has(const mkv_peer_t *peer, size_t length);
 
 /** It was sent. */
 void mkv_credit_sent(mkv_peer_t *peer, size_t length);
 
-/** A message of so many bytes came. @return false: there was no room for it. */
+/**
+ * A message of this size came.
+ * @return false: there was no room for it.
+ */
 bool mkv_credit_receive(mkv_peer_t *peer, size_t length);
 
 /** The peer reports how much was polled there. */

@@ -2,7 +2,7 @@
 
 /*
  * A table of ids, which are never used twice, for each peer. It is trimmed when half of
- * it is over.
+ * its ids are gone.
  */
 
 #include "peer/grant.h"

@@ -25,7 +25,7 @@ mkv_status_t mkv_grant_mem(mkv_peer_t *peer, const mkv_mem_t *mem, bool *is_new_
 /** Grant the memory that the map's pairs lie in; see mkv_grant_mem(). */
 mkv_status_t mkv_grant_map(mkv_peer_t *peer, const mkv_map_t *map, bool *is_new_p);
 
-/** Forget what is no longer registered. */
+/** Drop memory that is no longer registered. */
 void mkv_grants_trim(mkv_peer_t *peer);
 
 #endif

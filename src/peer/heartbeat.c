@@ -15,7 +15,7 @@
 #include "peer/packet.h"
 
 #define MKV_HELLO_FIRST_WAIT (1000 * MKV_NSEC_PER_MSEC)
-#define MKV_BEATS 4u /* looks within PEER_DEAD */
+#define MKV_BEATS 4u /* checks within PEER_DEAD */
 
 /* 0: never */
 static uint64_t mkv_heartbeat_interval(const mkv_peer_t *peer)
@@ -29,7 +29,8 @@ static bool mkv_heartbeat_has_gap(const mkv_peer_t *peer)
            (mkv_list_head(&peer->rx_reorder, mkv_packet_t, list)->seq != peer->rx_seq);
 }
 
-/* The deadline is of the one that is missing: when it has come, another one may be */
+/* The deadline belongs to one missing message: when it expires, another one may be
+ * missing */
 void mkv_heartbeat_watch_gap(mkv_peer_t *peer)
 {
     if (!mkv_heartbeat_has_gap(peer)) {
@@ -100,7 +101,7 @@ static uint64_t mkv_heartbeat_check_gap(mkv_peer_t *peer, uint64_t now)
     return MKV_NEVER;
 }
 
-/* false: too often in a row nothing was new */
+/* @return false: too many checks in a row found no new message */
 static bool mkv_heartbeat_is_alive(mkv_peer_t *peer)
 {
     if (peer->beat.num_heard != peer->beat.num_heard_before) {

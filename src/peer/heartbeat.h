@@ -10,13 +10,13 @@
 
 #include "peer/peer.h"
 
-/** A message of the peer came, whatever it is and in whatever order. */
+/** Count a message of the peer, of any type and in any order. */
 static inline void mkv_heartbeat_received(mkv_peer_t *peer)
 {
     ++peer->beat.num_heard;
 }
 
-/** Note whether a message is missing, after what came was delivered or kept. */
+/** Note whether a message is missing, when received ones were delivered or kept. */
 void mkv_heartbeat_watch_gap(mkv_peer_t *peer);
 
 /** Answer a PING. */
@@ -30,7 +30,10 @@ void mkv_heartbeat_answer(mkv_peer_t *peer);
  */
 bool mkv_heartbeat_is_silent(mkv_peer_t *peer, uint64_t *heard);
 
-/** Repeat, ask, or give the connection up. @return The next time to look. */
+/**
+ * Repeat HELLO, ping, or fail the connection.
+ * @return The next time to look.
+ */
 uint64_t mkv_heartbeat_check(mkv_peer_t *peer, uint64_t now);
 
 #endif

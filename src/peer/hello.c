@@ -64,7 +64,8 @@ mkv_status_t mkv_hello_repeat(mkv_peer_t *peer)
     return status;
 }
 
-/* The way to the peer is proven; READY, unless strict mode refuses what was found */
+/* The flush has proven the way to the peer: READY, unless strict mode refuses its lanes
+ */
 static void mkv_hello_finish(mkv_peer_t *peer)
 {
     mkv_ctx_t *ctx = peer->ctx;
@@ -125,7 +126,8 @@ static bool mkv_hello_is_next(const mkv_blob_info_t *info, const mkv_peer_t *for
     return (former == NULL) || (info->connection > former->remote.info.connection);
 }
 
-/* Whether the context of this connection sent it; true if none has sent a HELLO yet */
+/* Whether the sender is this connection's context; true if it has not sent a HELLO yet
+ */
 static bool mkv_hello_is_proven(const mkv_blob_info_t *info, const mkv_peer_t *former)
 {
     if ((former == NULL) || (former->remote.info.proof == 0) ||
@@ -248,7 +250,7 @@ static mkv_status_t mkv_hello_update(mkv_peer_t *peer, const mkv_msg_t *msg)
     return status;
 }
 
-/* Regions may have been committed since our HELLO, when the peer did not know us yet */
+/* Regions may have been committed between our HELLO and the peer's answer */
 static mkv_status_t mkv_hello_answer(mkv_peer_t *peer, mkv_msg_type_t type)
 {
     mkv_status_t status = MKV_OK;

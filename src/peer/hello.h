@@ -13,7 +13,10 @@
 /** Send this context's description. @return As mkv_message_send(). */
 mkv_status_t mkv_hello_send(mkv_peer_t *peer, mkv_msg_type_t type);
 
-/** Send the HELLO again that was not answered yet. @return As mkv_message_send(). */
+/**
+ * Repeat a HELLO without an answer.
+ * @return As mkv_message_send().
+ */
 mkv_status_t mkv_hello_repeat(mkv_peer_t *peer);
 
 /**
@@ -26,11 +29,13 @@ mkv_status_t mkv_hello_repeat(mkv_peer_t *peer);
  */
 mkv_peer_t *mkv_hello_accept(mkv_ctx_t *ctx, const mkv_msg_t *msg, mkv_peer_t *former);
 
-/** A peer's HELLO, HELLO_ACK or REGIONS. */
+/** Handle a peer's HELLO, HELLO_ACK or REGIONS. */
 void mkv_hello_receive(mkv_peer_t *peer, const mkv_msg_t *msg);
 
-/** Describe this context again, as keys were granted. @return As mkv_message_send(); if
- * it fails, so has the peer. */
+/**
+ * Send the description again with newly granted keys.
+ * @return As mkv_message_send(); if it fails, so has the peer.
+ */
 mkv_status_t mkv_hello_send_keys(mkv_peer_t *peer);
 
 /** Send the regions of a new epoch to all peers. */

@@ -74,7 +74,10 @@ static bool mkv_inbox_must_wait(const mkv_peer_t *peer, const mkv_msg_t *msg)
            ((peer->state < MKV_CONN_READY) && (msg->type >= MKV_MSG_EXPOSE));
 }
 
-/* Ordered; several equal numbers are one message. 0: there is one */
+/*
+ * Insert in order; equal numbers are one message.
+ * @return 0: it is there already
+ */
 static bool mkv_inbox_insert(mkv_peer_t *peer, mkv_packet_t *packet)
 {
     mkv_packet_t *next;
@@ -157,7 +160,7 @@ void mkv_inbox_resume(mkv_peer_t *peer)
     while (!mkv_list_is_empty(&peer->rx_reorder) && !mkv_conn_is_cut_off(peer->state)) {
         packet = mkv_list_head(&peer->rx_reorder, mkv_packet_t, list);
         if (mkv_msg_decode(packet->data, packet->length, &msg) != MKV_OK) {
-            break; /* cannot be: it was decoded when it came */
+            break; /* impossible: it was decoded when it came */
         }
         if (mkv_inbox_must_wait(peer, &msg)) {
             break;
@@ -178,8 +181,8 @@ static mkv_peer_t *mkv_inbox_sender(mkv_ctx_t *ctx, const mkv_msg_t *msg)
     return (peer == NULL) ? mkv_peer_find(ctx, msg->from) : peer;
 }
 
-/* Whether this number has a place in the sequence that is still to come, or may have:
- * before the first one nothing is known */
+/* Whether this number has a place in the coming sequence, or may have: the sequence is
+ * unknown before the first message */
 static int mkv_inbox_expects(const mkv_peer_t *peer, uint32_t seq)
 {
     return !peer->is_rx_started || (seq - peer->rx_seq < MKV_REORDER_WINDOW);
@@ -215,7 +218,7 @@ static void mkv_inbox_refuse(mkv_ctx_t *ctx, const void *data, size_t length,
     }
 }
 
-/* A HELLO that belongs to no connection that is known here and goes on */
+/* Handle a HELLO that belongs to no known connection */
 static bool mkv_inbox_is_new(const mkv_ctx_t *ctx, const mkv_peer_t *peer,
                              const mkv_msg_t *msg)
 {

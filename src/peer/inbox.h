@@ -17,7 +17,7 @@ void mkv_inbox_close(mkv_ctx_t *ctx);
 /** Body of UCX's handler; separate for tests. */
 void mkv_inbox_receive(mkv_ctx_t *ctx, const void *data, size_t length);
 
-/** Deliver what waited until the peer became ready. */
+/** Deliver messages that waited until the peer became ready. */
 void mkv_inbox_resume(mkv_peer_t *peer);
 
 #endif

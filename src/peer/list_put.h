@@ -36,7 +36,7 @@ typedef struct mkv_list_put {
 /** Result of a list put for its caller. */
 typedef enum mkv_list_end {
     MKV_LIST_MOVED,
-    MKV_LIST_REFUSED, /**< Nothing is lost: all of its pieces may be put one by one */
+    MKV_LIST_REFUSED, /**< Nothing is lost: put its pieces one by one */
     MKV_LIST_FAILED
 } mkv_list_end_t;
 
@@ -51,7 +51,7 @@ typedef enum mkv_list_use {
 mkv_list_use_t mkv_peer_list_use(mkv_peer_t *peer, ucs_memory_type_t local,
                                  const mkv_rmem_t *rmem);
 
-/** Note what carries the put that was to be asked; complete or not. */
+/** Note the lane that carries the queried put, complete or not. */
 void mkv_peer_note_list_support(mkv_peer_t *peer, mkv_rmem_t *rmem, void *request);
 
 /** Whether lists between these memory types may be given to UCX at all. */

@@ -12,10 +12,10 @@
 
 #include <stdbool.h>
 
-/** A use of connections: transfers, one-sided operations, ... */
+/** A user of connections: transfers, one-sided operations, ... */
 typedef struct mkv_peer_listener {
     const char *what;  /**< Name for logs, as "transfers" */
-    uint64_t messages; /**< Bit t: messages of type t are for it, and for it alone */
+    uint64_t messages; /**< Bit t: messages of type t go to this listener alone */
     /** The connection has ended, for the reason in status and error. */
     void (*ended)(mkv_peer_t *peer);
     /** The peer may be harmless now: see mkv_peer_is_harmless(). */
@@ -23,7 +23,10 @@ typedef struct mkv_peer_listener {
     /** @a msg was decoded from @a data. */
     void (*receive)(mkv_peer_t *peer, const mkv_msg_t *msg, const void *data,
                     size_t length);
-    /** Forget what is too old. @return The next time to look. */
+    /**
+     * Forget outdated state.
+     * @return The next time to look.
+     */
     uint64_t (*expire)(mkv_peer_t *peer, uint64_t now);
     /** The listener does not need the connection. NULL: a flush is all it needs. */
     bool (*is_idle)(mkv_peer_t *peer);
@@ -42,9 +45,7 @@ void mkv_peer_notify_message(mkv_peer_t *peer, const mkv_msg_t *msg, const void 
 uint64_t mkv_peer_listeners_expire(mkv_peer_t *peer, uint64_t now);
 bool mkv_peer_listeners_are_idle(mkv_peer_t *peer);
 
-/**
- * @return Listener that has something open, or NULL.
- */
+/** @return Listener that has something open, or NULL. */
 const mkv_peer_listener_t *mkv_peer_find_open_listener(mkv_peer_t *peer,
                                                        uint64_t *id_p);
 

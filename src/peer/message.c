@@ -47,7 +47,7 @@ static void mkv_message_post(mkv_packet_t *packet)
     }
 }
 
-/* The peer gives up a connection on which something larger arrives */
+/* The peer fails a connection that brings a larger message */
 static bool mkv_message_is_peers_limit(const mkv_peer_t *peer)
 {
     return (peer->max_message != 0) &&
@@ -83,7 +83,7 @@ static const char *mkv_message_reason(const mkv_peer_t *peer, mkv_status_t statu
     }
 }
 
-/* Encoded behind its packet, in the memory that both are freed with */
+/* Encoded behind its packet, in one block of memory */
 mkv_packet_t *mkv_message_prepare(mkv_peer_t *peer, mkv_msg_t *msg,
                                   mkv_status_t *status_p)
 {

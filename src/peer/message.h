@@ -30,7 +30,7 @@ mkv_status_t mkv_message_send(mkv_peer_t *peer, mkv_msg_t *msg);
 mkv_packet_t *mkv_message_prepare(mkv_peer_t *peer, mkv_msg_t *msg,
                                   mkv_status_t *status_p);
 
-/** Send what was prepared, which frees it, over a connection that is not cut off. */
+/** Send a prepared message and free it, over a connection that is not cut off. */
 void mkv_message_send_prepared(mkv_packet_t *packet);
 
 /** The largest message that both sides take, in bytes. */

@@ -111,7 +111,8 @@ static void mkv_path_call_text(const mkv_path_key_t *key, char *text, size_t siz
              mkv_memory_name((key->kind == MKV_CALL_GET) ? key->local : key->remote));
 }
 
-/* Why no transport of ours may be there, from what this process can see */
+/* Name the likely reason why our transports are missing, from this process's settings
+ */
 static void mkv_path_remedy(const mkv_peer_t *peer, char *text, size_t size)
 {
     const char *plugins = getenv("UCX_PLUGIN_PATH");
@@ -177,7 +178,8 @@ static void mkv_path_describe(const mkv_peer_t *peer, const mkv_path_t *path,
     }
 }
 
-/* Shared memory and sockets emulate; a GPU's fabric or a NIC that does is not in use */
+/* Shared memory and sockets always emulate. A GPU's fabric or a NIC that emulates is
+ * not in use */
 static bool mkv_path_is_as_wanted(const mkv_peer_t *peer, const mkv_path_t *path)
 {
     mkv_backend_t wanted = (mkv_backend_t)peer->ctx->opts->backend;

@@ -55,8 +55,8 @@ void mkv_path_note(mkv_peer_t *peer, const mkv_path_key_t *key, void *request);
 mkv_backend_t mkv_path_of(void *request, char *text, size_t size);
 
 /**
- * Whether what UCX chose for this call between GPU memory takes lists of such memory,
- * too; true where UCX does not say.
+ * Whether the lane that UCX chose for this call between GPU memory takes lists of such
+ * memory, too; true where UCX does not report it.
  */
 bool mkv_path_takes_lists(const mkv_peer_t *peer, void *request);
 
@@ -71,7 +71,7 @@ void mkv_path_reason(const mkv_peer_t *peer, const mkv_path_key_t *key, char *te
 /** All known paths, as "put host>rocm: tcp (software emulation tcp/lo)", by "; ". */
 void mkv_paths_text(const mkv_peer_t *peer, char *text, size_t size);
 
-/** The worst class of those that are known; UNKNOWN: nothing was carried yet. */
+/** Worst class of the known paths; UNKNOWN: no call was made yet. */
 mkv_backend_t mkv_paths_backend(const mkv_peer_t *peer);
 
 /** Whether UCX chose this class for a pair of memory types. */

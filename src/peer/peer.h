@@ -76,7 +76,7 @@ struct mkv_peer {
     bool has_left;     /**< The last flush is over: the next step closes it */
     mkv_process_t process;
     bool is_same_host;
-    uint64_t claim;        /**< Ours on its memory; 0: released, or none */
+    uint64_t claim;        /**< Our claim on its memory; 0: released, or none */
     mkv_watch_t watch;     /**< Its claim on our memory */
     uint64_t claim_idle;   /**< Claim ends when ctx->num_idle is this; 0: held */
     bool is_declared_dead; /**< mkv_peer_declare_dead() was called */
@@ -85,18 +85,18 @@ struct mkv_peer {
 
     ucp_ep_h ep;
 
-    uint64_t connection;     /**< Number of this one, of all that were made here */
+    uint64_t connection;     /**< Number of this connection in this context */
     uint64_t max_message;    /**< Longest that the peer takes; 0: unknown */
     uint32_t tx_seq, rx_seq; /**< Numbers of next messages; random first */
-    bool is_superseded;      /**< The other side has made a newer one */
-    bool is_rx_started;      /**< rx_seq is the peer's; before, the answer's expected */
+    bool is_superseded;      /**< The other side has a newer connection */
+    bool is_rx_started;      /**< rx_seq is the peer's; before, the expected answer's */
     mkv_list_t rx_reorder;   /**< Packets, by seq */
     unsigned num_reorder;
     size_t reorder_bytes;
     size_t tx_bytes;
     mkv_beat_t beat;
     mkv_credit_t credit;
-    uint64_t regions_raised, regions_polled;   /**< Events that its regions changed */
+    uint64_t regions_raised, regions_polled;   /**< Events of changed regions */
     uint64_t asks_raised, asks_polled;         /**< Bytes of INCOMING events */
     uint64_t arrivals_raised, arrivals_polled; /**< Bytes of ARRIVED events */
 
@@ -105,12 +105,12 @@ struct mkv_peer {
 
     char transports[192];
     unsigned transport_flags; /**< Abilities of those transports: backend.c */
-    bool has_local_lane;      /**< Its process writes our memory itself */
-    mkv_backend_t backend;    /**< The best that is connected, which need not carry */
+    bool has_local_lane;      /**< The peer's process writes our memory itself */
+    mkv_backend_t backend;    /**< Best connected class, which need not carry */
     mkv_sgl_state_t sgl[UCS_MEMORY_TYPE_LAST][UCS_MEMORY_TYPE_LAST]; /**< Here, there */
     mkv_list_t paths; /**< Path of each kind of call: path.c */
     uint16_t paths_known[MKV_CALL_KINDS]
-                        [UCS_MEMORY_TYPE_LAST]; /**< Bits: types there */
+                        [UCS_MEMORY_TYPE_LAST]; /**< Bit mask of remote types */
     uint16_t paths_refused[MKV_CALL_KINDS][UCS_MEMORY_TYPE_LAST]; /**< By strict mode */
 
     /* of transfers */
@@ -133,14 +133,13 @@ struct mkv_peer {
     mkv_list_t flush_running;
     uint64_t inflight_bytes; /**< Beside inflight_ops, GCC would add vectors: slower */
     bool is_flushing;
-    unsigned num_read_back; /**< Gets after the flush; see flush.c */
+    unsigned num_read_back; /**< Gets that follow the flush; see flush.c */
     ucs_status_t read_back_status;
     mkv_counters_t count;
 };
 
 /**
- * A peer with an endpoint, not yet connected.
- *
+ * Make a peer with an endpoint, not yet connected.
  * @return MKV_OK, MKV_ERR_NOMEM, MKV_ERR_TRANSPORT, MKV_ERR_BUSY: there are too many.
  */
 mkv_status_t mkv_peer_create(mkv_ctx_t *ctx, const mkv_blob_info_t *info,
@@ -186,7 +185,7 @@ mkv_status_t mkv_peer_take(mkv_peer_t *peer, mkv_conn_event_t event);
 void mkv_peer_end(mkv_peer_t *peer, mkv_conn_event_t event, mkv_status_t status,
                   const char *fmt, ...) MKV_PRINTF(4, 5);
 
-/** The connection cannot go on, because of what happened here. */
+/** The connection cannot continue because of a local failure. */
 #define mkv_peer_fail(_peer, _status, ...)                                             \
     mkv_peer_end(_peer, MKV_CONN_FAIL, _status, __VA_ARGS__)
 
@@ -200,7 +199,7 @@ mkv_claim_state_t mkv_peer_look_claim(mkv_peer_t *peer);
  */
 void mkv_peer_flush(mkv_peer_t *peer, ucp_send_nbx_callback_t next);
 
-/** The peer of what a map knows. */
+/** Peer that a map's remote belongs to. */
 static inline mkv_peer_t *mkv_peer_of(mkv_remote_t *remote)
 {
     return mkv_container_of(remote, mkv_peer_t, remote);
@@ -212,13 +211,14 @@ static inline bool mkv_peer_has_feature(const mkv_peer_t *peer, uint64_t feature
     return (peer->remote.info.features & feature) == feature;
 }
 
-/** The caller has closed it, and knows it no longer. */
+/** Whether the caller has closed the peer, and must not use it. */
 static inline bool mkv_peer_is_closed(const mkv_peer_t *peer)
 {
     return peer->remote.peer == NULL;
 }
 
-/** Its connection is closed and none of its requests will call back any more. */
+/** Whether the connection is closed and none of its requests will call back any more.
+ */
 static inline bool mkv_peer_is_gone(const mkv_peer_t *peer)
 {
     return (peer->state == MKV_CONN_GONE) && (peer->num_refs == 0);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* Public calls on peers, and on what both sides have. */
+/* Public calls on peers, maps and messages. */
 
 #include "peer/peer.h"
 

@@ -16,7 +16,7 @@
 #include "peer/message.h"
 #include "peer/packet.h"
 
-/* While blocks wait for a proof */
+/* Interval of checks while blocks wait for a proof */
 #define MKV_PEER_LOOK_NS (20 * MKV_NSEC_PER_MSEC)
 /* How long a closing context waits for a peer in this process: the thread that closes
  * may be the one that makes its progress. Transfers have ended by then. */
@@ -40,7 +40,7 @@ static void mkv_peer_close_cb(void *request, ucs_status_t status, void *user_dat
     ucp_request_free(request);
 }
 
-/* Close the endpoint, if the event leads there */
+/* Close the endpoint, if the event leads to that state */
 static void mkv_peer_close_ep(mkv_peer_t *peer, mkv_conn_event_t event)
 {
     ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS |
@@ -127,14 +127,14 @@ void mkv_peer_step_failed(mkv_peer_t *peer)
     mkv_ctx_deadline(peer->ctx, 0); /* look again whether the process is gone */
 }
 
-/* Its claim is over, and what it sent before has arrived: that may have lain in sockets
- * and queues of ours, until UCX found nothing there any more */
+/* Whether the claim is over and all earlier messages have arrived. These may lie in
+ * sockets and our queues until UCX finds no more of them */
 static bool mkv_peer_claim_is_over(const mkv_peer_t *peer)
 {
     return (peer->claim_idle != 0) && (peer->ctx->num_idle >= peer->claim_idle);
 }
 
-/* A queue pair that we destroyed refuses what still comes */
+/* A destroyed queue pair refuses operations that still come */
 static bool mkv_peer_is_refused_once_cut(const mkv_peer_t *peer)
 {
     return !peer->has_local_lane && (peer->backend == MKV_BACKEND_RDMA);
@@ -200,7 +200,7 @@ static void mkv_peer_left_cb(void *request, ucs_status_t status, void *user_data
     }
 }
 
-/* Everything of ours has arrived: nothing that follows touches the peer's memory */
+/* All our operations have arrived: no later one touches the peer's memory */
 static void mkv_peer_bye_cb(void *request, ucs_status_t status, void *user_data)
 {
     mkv_peer_t *peer = user_data;
@@ -316,7 +316,7 @@ void mkv_peer_declare_dead_locked(mkv_peer_t *peer)
     if (mkv_conn_is_alive(peer->state)) {
         mkv_peer_fail(peer, MKV_ERR_PEER, "declared dead by the caller");
     }
-    peer->deadline = mkv_ctx_now(peer->ctx); /* nothing comes back any more */
+    peer->deadline = mkv_ctx_now(peer->ctx); /* no call comes back any more */
     mkv_ctx_deadline(peer->ctx, peer->deadline);
     mkv_peer_notify_look(peer);
 }
@@ -327,7 +327,7 @@ static void mkv_peer_expire(mkv_peer_t *peer)
 {
     if ((peer->state == MKV_CONN_READY) && peer->is_superseded) {
         mkv_peer_fail(peer, MKV_ERR_PEER, "it has reconnected");
-        peer->end = MKV_PEER_END_CUT; /* what it had in flight may still come */
+        peer->end = MKV_PEER_END_CUT; /* operations in flight may still arrive */
         peer->deadline = mkv_ctx_now(peer->ctx);
         return;
     }
@@ -347,7 +347,7 @@ static void mkv_peer_expire(mkv_peer_t *peer)
     mkv_peer_close_ep(peer, MKV_CONN_EXPIRED);
 }
 
-/* @return The deadline of the state, if it is to come. */
+/* @return The deadline of the state, if it has not expired. */
 static uint64_t mkv_peer_check_deadline(mkv_peer_t *peer, uint64_t now)
 {
     if (((peer->state == MKV_CONN_READY) && !peer->is_superseded) ||
@@ -382,8 +382,10 @@ static bool mkv_peer_is_over(const mkv_peer_t *peer)
     return (peer->state == MKV_CONN_GONE) && (peer->inflight_ops == 0);
 }
 
-/* Look at its claim; fail the peer, or have its users look, when that is over.
- * @return The next time to look. */
+/*
+ * Check the peer's claim. When it is over, fail the peer, or notify its listeners.
+ * @return The next time to look.
+ */
 static uint64_t mkv_peer_check_claim(mkv_peer_t *peer, uint64_t now)
 {
     mkv_ctx_t *ctx = peer->ctx;

@@ -35,7 +35,7 @@ void mkv_peer_declare_dead_locked(mkv_peer_t *peer);
 /** Look at deadlines and lost processes. @return The next time to look. */
 uint64_t mkv_peer_check(mkv_peer_t *peer, uint64_t now);
 
-/** Nothing of this peer can touch our memory any more, as far as can be proven. */
+/** Whether the peer cannot touch our memory any more, as far as can be proven. */
 bool mkv_peer_is_harmless(mkv_peer_t *peer);
 
 /**

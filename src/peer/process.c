@@ -45,7 +45,7 @@
 #define MKV_CLAIMS_PROCESS (MKV_CLAIMS_LAST + 1) /* whose lock has a process id */
 
 struct mkv_claims {
-    mkv_list_t list; /* mkv_claims_list */
+    mkv_list_t list; /* link in mkv_claims_list */
     uint64_t owner;
     pid_t pid; /* a child has a copy of the list, and none of the locks */
     int fd;
@@ -137,9 +137,7 @@ static void mkv_process_set(int fd)
     (void)fcntl(fd, F_SETLK, &lock);
 }
 
-/*
- * @return Process id; 0 or less: unknown here.
- */
+/* @return Process id; 0 or less: unknown here. */
 static pid_t mkv_process_of(int fd)
 {
     struct flock lock = mkv_byte(MKV_CLAIMS_PROCESS, F_WRLCK);
@@ -206,7 +204,7 @@ static void mkv_claims_sweep(const char *dir)
     }
 }
 
-/* A file that has no name yet, so that a process killed here leaves none behind */
+/* Make a file without a name, so that a killed process leaves none behind */
 static bool mkv_claims_create_unnamed(mkv_claims_t *claims, const char *dir)
 {
     char path[32];
@@ -246,7 +244,8 @@ static int mkv_claims_create_renamed(mkv_claims_t *claims, const char *dir)
     return 0;
 }
 
-/* The name appears when the file is locked; before, it would look like a dead one's */
+/* The name appears when the file is locked; before, it would look like a dead process's
+ */
 static int mkv_claims_create_file(mkv_claims_t *claims, const char *dir)
 {
     mkv_claims_path(dir, claims->owner, "", claims->path, sizeof(claims->path));
@@ -272,7 +271,7 @@ static void mkv_claims_in_child(void)
 
     mkv_list_for_each(claims, &mkv_claims_list, mkv_claims_t, list)
     {
-        if (claims->fd >= 0) { /* it is a copy of the parent's */
+        if (claims->fd >= 0) { /* a copy of the parent's */
             close(claims->fd);
             claims->fd = -1;
         }
@@ -319,7 +318,7 @@ void mkv_claims_close(mkv_claims_t *claims)
     }
     pthread_mutex_lock(&mkv_claims_lock);
     mkv_list_del(&claims->list);
-    if (claims->fd >= 0) { /* a child leaves its parent's alone */
+    if (claims->fd >= 0) { /* a child does not touch its parent's */
         unlink(claims->path);
         close(claims->fd);
     }
@@ -407,7 +406,8 @@ static void mkv_watch_close(mkv_watch_t *watch)
     }
 }
 
-/* The process that has the lock before and after is the one that was opened */
+/* Whether one process had the lock before and after pidfd_open(): it is the opened one
+ */
 static void mkv_watch_open_pidfd(mkv_watch_t *watch)
 {
     struct epoll_event event = {.events = EPOLLIN};
@@ -435,7 +435,10 @@ static bool mkv_claims_hold(const mkv_claims_t *claims, uint64_t claim)
     return is_held;
 }
 
-/* A context of this process, of which all is known. @return false: it is none. */
+/*
+ * Check a context of this process, where all is known.
+ * @return false: it is not one.
+ */
 static bool mkv_watch_look_own(mkv_watch_t *watch)
 {
     const mkv_claims_t *claims = mkv_claims_find(watch->owner);
@@ -469,7 +472,7 @@ static bool mkv_watch_has_ended(const mkv_watch_t *watch)
     return (watch->pidfd < 0) || (poll(&pollfd, 1, 0) == 1);
 }
 
-/* A context that is closed takes the name away, then lets all bytes go */
+/* A closing context removes the name first, and then unlocks all bytes */
 static bool mkv_watch_is_closed(const mkv_watch_t *watch)
 {
     struct stat st;
@@ -477,8 +480,8 @@ static bool mkv_watch_is_closed(const mkv_watch_t *watch)
     return (fstat(watch->fd, &st) == 0) && (st.st_nlink == 0);
 }
 
-/* The claim first: an end releases all bytes at once, so that a life that is seen after
- * a claim was not says that the claim alone was released */
+/* Read the claim first: an end unlocks all bytes at once. If the claim was gone and the
+ * life byte is then still locked, the claim alone was released */
 static void mkv_watch_look_other(mkv_watch_t *watch)
 {
     if (mkv_byte_is_locked(watch->fd, watch->claim)) {
@@ -528,7 +531,8 @@ void mkv_watch_start(mkv_watch_t *watch, const char *dir, uint64_t owner,
     (void)mkv_watch_look(watch, dir);
 }
 
-/* The life last: a claim that is not held while its owner lives was released */
+/* Read the life byte last: a claim that is not held while its owner lives was released
+ */
 static bool mkv_file_has_released(const char *path, uint64_t claim)
 {
     int fd = mkv_claims_open_file(path, O_RDONLY);

@@ -68,11 +68,11 @@ typedef enum mkv_claim_state {
 } mkv_claim_state_t;
 
 typedef struct mkv_watch {
-    uint64_t owner, claim; /**< 0: nothing is watched */
+    uint64_t owner, claim; /**< 0: no claim is watched */
     mkv_claim_state_t state;
     bool is_own; /**< The owner is a context of this process */
-    int fd;      /**< The owner's file; -1: it has not been seen */
-    int pidfd;   /**< Readable when the process has ended; -1: it cannot be had */
+    int fd;      /**< Owner's file; -1: not seen yet */
+    int pidfd;   /**< Readable when the process has ended; or -1 */
     int epoll_fd;
 } mkv_watch_t;
 
@@ -81,7 +81,7 @@ typedef struct mkv_watch {
  */
 void mkv_watch_init(mkv_watch_t *watch, int epoll_fd);
 
-/** Watch this claim, and none that was watched before unless it is the same. */
+/** Watch this claim instead of an earlier one; no effect if it is the same. */
 void mkv_watch_start(mkv_watch_t *watch, const char *dir, uint64_t owner,
                      uint64_t claim);
 

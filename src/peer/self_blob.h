@@ -10,13 +10,13 @@
 
 #include "memory/remote_mem.h"
 
-/** Whom a blob is for; all 0: anybody. */
+/** Receiver of a blob; all 0: any peer. */
 typedef struct mkv_audience {
     uint64_t connection;        /**< Number of the connection */
     uint64_t proof;             /**< Proof for the peer */
     uint64_t claim;             /**< Claim on the peer's memory; 0: none */
-    const mkv_remote_t *remote; /**< NULL: no key but of what is open to everybody */
-    uint64_t since;             /**< Epoch whose regions it has already; 0: none */
+    const mkv_remote_t *remote; /**< NULL: keys of regions open to all peers only */
+    uint64_t since;             /**< Epoch of the regions the peer has; 0: none */
 } mkv_audience_t;
 
 /** Append the blob of this context. @return MKV_OK, MKV_ERR_NOMEM. */

@@ -10,10 +10,10 @@
 
 #include "peer/peer.h"
 
-/** Start one if a leg waits and none is running. */
+/** Start a flush if a leg waits and none is running. */
 void mkv_peer_start_flush(mkv_peer_t *peer);
 
-/** The context closes; its connections are gone. */
+/** Release the read-back page; all connections are gone. */
 void mkv_flush_cleanup(mkv_ctx_t *ctx);
 
 #endif

@@ -62,8 +62,8 @@ unsigned mkv_gates_take(mkv_ctx_t *ctx)
     return count;
 }
 
-/* A runtime's thread may call this, which must not wait for a copy that another thread
- * posts: no lock. */
+/* Takes no lock: a runtime's thread may call this, which must not wait for a copy that
+ * another thread posts. */
 mkv_status_t mkv_gate_signal(mkv_ctx_t *ctx, uint64_t id, uint64_t value)
 {
     mkv_signal_t *signal;

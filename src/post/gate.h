@@ -13,10 +13,13 @@
 
 #include "base/ctx.h"
 
-/** Take in what was signalled. @return How many. */
+/**
+ * Take in queued signals.
+ * @return How many.
+ */
 unsigned mkv_gates_take(mkv_ctx_t *ctx);
 
-/** The value that was signalled last; 0: none. */
+/** Last value that was signalled; 0: none. */
 uint64_t mkv_gate_value(const mkv_ctx_t *ctx, uint64_t id);
 
 void mkv_gates_cleanup(mkv_ctx_t *ctx);

@@ -85,7 +85,7 @@ static void mkv_post_count_calls(mkv_post_t *post, uint64_t num)
     MKV_COUNT(leg->peer, ucp_calls, num);
 }
 
-/* A call has ended */
+/* Called when a call has ended */
 static inline void mkv_post_call_done(mkv_post_t *post)
 {
     mkv_post_put_credit(post);
@@ -108,7 +108,10 @@ static void __attribute__((noinline)) mkv_post_piece_failed(void *user_data,
 
 /* ---- The first call between two memory types is asked for its path --------------- */
 
-/* The callback. @return It came within the call, as if that had returned the status. */
+/*
+ * Called by the callback.
+ * @return It came within the call, as if that had returned the status.
+ */
 static bool mkv_calls_answer(mkv_calls_t *calls, void *request, ucs_status_t status)
 {
     if (calls->asked != MKV_ASKED) {
@@ -216,8 +219,11 @@ static bool mkv_leg_has_credit(const mkv_leg_t *leg)
            mkv_peer_is_below(leg->peer, &leg->xfer->limits);
 }
 
-/* Gives calls until the group, the pair or the credits end. What all calls share is set
- * once: no callback runs before these return. @return The last request. */
+/*
+ * Give calls until the group, the pair or the credits end. Parameters that all calls
+ * share are set once: no callback runs before these return.
+ * @return The last request.
+ */
 static ucs_status_ptr_t mkv_post_issue_calls(mkv_post_t *post, mkv_calls_t *calls,
                                              mkv_piece_t *piece)
 {
@@ -325,7 +331,10 @@ static bool __attribute__((noinline)) mkv_post_issue_pair(mkv_post_t *post,
 
 /* ---- By lists -------------------------------------------------------------------- */
 
-/* The handle and key of each entry; false: no memory */
+/*
+ * Set the handle and key of each entry.
+ * @return false: no memory
+ */
 static bool mkv_post_list_keys(const mkv_lists_t *lists, const mkv_pair_t *first,
                                mkv_list_put_t *put)
 {
@@ -364,7 +373,7 @@ static void mkv_post_call_sgl(mkv_calls_t *calls, const mkv_list_put_t *put)
     }
 }
 
-/* false: no memory */
+/* @return false: no memory */
 static bool mkv_post_give_list(mkv_calls_t *calls, const mkv_pair_t *first,
                                const mkv_path_key_t *key)
 {
@@ -409,7 +418,7 @@ static bool mkv_post_issue_list(mkv_post_t *post, const mkv_pair_t *first)
 
 /* ---- Pumping --------------------------------------------------------------------- */
 
-/* Each pair goes its own way: memory types differ, and with them what UCX takes */
+/* Each pair has its own path: memory types differ, and UCX's choice with them */
 static mkv_list_use_t mkv_post_list_use(const mkv_post_t *post, const mkv_pair_t *pair)
 {
     if ((post->leg->xfer->role != MKV_SRC) || (post->num_elements <= 1)) {
@@ -418,7 +427,7 @@ static mkv_list_use_t mkv_post_list_use(const mkv_post_t *post, const mkv_pair_t
     return mkv_peer_list_use(post->leg->peer, pair->mem->type, pair->rmem);
 }
 
-/* @return Nothing is left to give. */
+/* @return true: nothing is left to give. */
 static bool mkv_post_issue(mkv_post_t *post)
 {
     mkv_leg_t *leg = post->leg;
@@ -440,7 +449,7 @@ static bool mkv_post_issue(mkv_post_t *post)
     return mkv_post_is_at_end(post);
 }
 
-/* 1 if the post may start now */
+/* @return 1 if the post may start now */
 static bool mkv_post_check_gate(mkv_post_t *post)
 {
     int answer;
@@ -457,7 +466,7 @@ static bool mkv_post_check_gate(mkv_post_t *post)
     if (answer == 0) {
         return false;
     }
-    post->gate_state = MKV_GATE_OPEN; /* it is not asked again */
+    post->gate_state = MKV_GATE_OPEN; /* the callback is not called again */
     --post->plan->ctx->num_asking_gates;
     if (answer < 0) {
         mkv_xfer_fail(post->leg->xfer, MKV_ERR_GATE,
@@ -469,7 +478,7 @@ static bool mkv_post_check_gate(mkv_post_t *post)
     return true;
 }
 
-/* @return Posts that moved on. */
+/* @return Posts that made progress. */
 static unsigned mkv_leg_pump(mkv_leg_t *leg)
 {
     unsigned count = 0;
@@ -498,13 +507,13 @@ static unsigned mkv_leg_pump(mkv_leg_t *leg)
         if (post->num_inflight == 0) {
             mkv_post_over(post);
         } else if (post->must_repeat) {
-            return count; /* keep the order: first this one again */
+            return count; /* keep the order: this post first */
         }
     }
     return count;
 }
 
-/* Each leg once, and the one that got the last credits goes to the end */
+/* Pump each leg once; the one that got the last credits goes to the end */
 static unsigned mkv_legs_pump(mkv_list_t *busy_legs)
 {
     unsigned count = 0;
@@ -520,7 +529,7 @@ static unsigned mkv_legs_pump(mkv_list_t *busy_legs)
             continue;
         }
         if (!mkv_leg_has_credit(leg)) {
-            /* it and the rest in front of those that had their turn */
+            /* this leg and the rest go before those that had their turn */
             mkv_list_add_tail(legs.next, &leg->busy);
             mkv_list_splice(busy_legs, &legs);
             mkv_list_splice(&legs, busy_legs);
@@ -547,7 +556,8 @@ unsigned mkv_peer_pump(mkv_peer_t *peer)
             count += mkv_legs_pump(&peer->busy_legs[order[i]]);
         }
     }
-    for (i = 0; i < MKV_NUM_PRIORITIES; ++i) { /* one may have queued another again */
+    for (i = 0; i < MKV_NUM_PRIORITIES;
+         ++i) { /* a leg may have queued another one again */
         is_busy |= !mkv_list_is_empty(&peer->busy_legs[i]);
     }
     if (!is_busy) {

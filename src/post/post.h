@@ -37,11 +37,11 @@ typedef struct mkv_post {
     mkv_gate_state_t gate_state;
 
     mkv_cursor_t at;          /**< Next piece to give to UCX */
-    uint32_t serial;          /**< READ, pulled: as in PULL */
-    bool is_push;             /**< READ, the owner's: the reader waits for PULLED */
-    bool has_pieces;          /**< Some went as calls of their own, not in a list */
+    uint32_t serial;          /**< READ, pulled: serial in PULL */
+    bool is_push;             /**< READ, owner's: the reader waits for PULLED */
+    bool has_pieces;          /**< Some pieces went as single calls, not in a list */
     bool is_by_get;           /**< READ: does not fit into a PULL */
-    uint64_t pull_bytes;      /**< READ, pulled: of the whole post */
+    uint64_t pull_bytes;      /**< READ, pulled: bytes of the whole post */
     bool must_repeat;         /**< A list was refused: once more, piece by piece */
     uint64_t num_elements;    /**< Elements of the whole post */
     uint64_t elements, bytes; /**< Given to UCX so far */
@@ -54,10 +54,13 @@ typedef struct mkv_post {
 /** The leg has posts to give. */
 void mkv_leg_queue(mkv_leg_t *leg);
 
-/** Give UCX what the credits allow. @return Posts that moved on. */
+/**
+ * Give UCX as many calls as the credits allow.
+ * @return Posts that made progress.
+ */
 unsigned mkv_peer_pump(mkv_peer_t *peer);
 
-/** Drop the posts that wait; those in flight end with their last completion. */
+/** Drop queued posts; those in flight end with their last completion. */
 void mkv_leg_cancel_posts(mkv_leg_t *leg);
 
 /** Register the listener of legs that end. */

@@ -32,13 +32,13 @@ typedef struct mkv_calls {
     const mkv_lists_t *lists; /* the one call gives these; NULL: single pieces */
     mkv_cursor_t from;        /* the piece of call 0, the first of the list */
     mkv_asked_t asked;        /* the only call, for its path */
-    ucs_status_t answer;      /* of a callback within the call */
+    ucs_status_t answer;      /* status of a callback within the call */
     unsigned num_inflight;
 } mkv_calls_t;
 
 _Static_assert(sizeof(mkv_calls_t) <= MKV_CALLS_MAX, "numbers fit below the address");
 
-/** Credit of the peer: one call. */
+/** Credit of the peer for one call. */
 static inline void mkv_post_put_credit(mkv_post_t *post)
 {
     mkv_peer_t *peer = post->leg->peer;
@@ -64,7 +64,7 @@ static inline void mkv_post_take_credit(mkv_post_t *post, uint64_t bytes)
     peer->inflight_bytes += bytes;
 }
 
-/** A group for calls from the post's cursor on; NULL: no memory. */
+/** Get a group for calls from the post's cursor on; NULL: no memory. */
 static inline mkv_calls_t *mkv_calls_get(mkv_post_t *post)
 {
     mkv_ctx_t *ctx = post->plan->ctx;
@@ -101,7 +101,7 @@ static inline unsigned mkv_calls_index(const void *user_data)
     return (unsigned)((uintptr_t)user_data % MKV_CALLS_MAX);
 }
 
-/** Give the group back, unless calls of it are in flight. */
+/** Return the group, unless calls of it are in flight. */
 static inline void mkv_calls_put(mkv_calls_t *calls)
 {
     mkv_ctx_t *ctx = calls->post->plan->ctx;

@@ -45,7 +45,7 @@ static inline bool mkv_sel_has_pair(const mkv_sel_t *sel, const mkv_map_t *map,
            ((pair->layer >= sel->layer_lo) && (pair->layer < sel->layer_hi));
 }
 
-/* The pairs that are selected; the ones that adjoin such a pair move with it */
+/* Whether a pair is selected; pairs that adjoin a selected pair move with it */
 static inline bool mkv_post_leads(const mkv_post_t *post, const mkv_pair_t *pair)
 {
     const mkv_map_t *map = post->plan->map;
@@ -55,7 +55,7 @@ static inline bool mkv_post_leads(const mkv_post_t *post, const mkv_pair_t *pair
             !mkv_sel_has_pair(&post->sel, map, &map->pairs[pair->prev]));
 }
 
-/* A pair that leads, and those of its chain that are selected with it */
+/* A leading pair, and the selected pairs of its chain */
 static inline mkv_stretch_t mkv_post_stretch(const mkv_post_t *post,
                                              const mkv_pair_t *pair)
 {
@@ -115,7 +115,7 @@ static inline void mkv_post_next_pair(mkv_post_t *post)
     post->at.unit = post->at.piece = 0;
 }
 
-/* The pair under the cursor, or NULL at the end; skips what has nothing to post */
+/* Pair under the cursor, or NULL at the end; skips pairs without pieces to post */
 static inline const mkv_pair_t *mkv_post_pair(mkv_post_t *post)
 {
     const mkv_map_t *map = post->plan->map;
@@ -138,7 +138,7 @@ static inline const mkv_pair_t *mkv_post_pair(mkv_post_t *post)
     return NULL;
 }
 
-/* The part of the run under the cursor that is selected; 0 blocks: behind the end */
+/* Selected part of the run under the cursor; 0 blocks: behind the end */
 static inline uint32_t mkv_post_run(const mkv_post_t *post, const mkv_plan_part_t *part,
                                     mkv_run_t *run)
 {
@@ -151,7 +151,7 @@ static inline uint32_t mkv_post_run(const mkv_post_t *post, const mkv_plan_part_
     return mkv_run_clip(whole, post->sel.pos_lo, post->sel.pos_hi, run);
 }
 
-/* The same in a plan of bytes */
+/* Variant for a plan of bytes */
 static inline bool mkv_post_next_bytes(mkv_post_t *post, const mkv_pair_t *pair,
                                        mkv_piece_t *piece)
 {

@@ -11,8 +11,7 @@
 #include "post/post.h"
 
 /**
- * A post of a part of a plan, counted for the check at the seal and in no list.
- *
+ * Make a post of a part of a plan, counted for the check at the seal and in no list.
  * @return NULL: no memory.
  */
 mkv_post_t *mkv_post_create(mkv_leg_t *leg, mkv_plan_t *plan, const mkv_sel_t *sel);
@@ -26,7 +25,8 @@ void mkv_posts_free(mkv_list_t *posts);
 /** Restart the post, before all queued posts of the leg. */
 void mkv_post_again(mkv_post_t *post);
 
-/** A list that is complete has arrived, and is seen there; else behind a flush. */
+/** Whether a complete list has arrived and is visible there; otherwise after a flush.
+ */
 bool mkv_post_lists_arrive(const mkv_post_t *post);
 
 /**

@@ -63,7 +63,7 @@ static size_t mkv_post_list_length(const mkv_post_t *post, const mkv_pair_t *fir
     return (total < map->ctx->tuning.sgl_max) ? total : map->ctx->tuning.sgl_max;
 }
 
-/* Arrays for what one list from the cursor on can hold */
+/* Allocate arrays for one list from the cursor on */
 static mkv_cached_list_t *mkv_lists_alloc(mkv_post_t *post, const mkv_pair_t *first)
 {
     bool is_uniform = mkv_post_is_uniform(post, first);
@@ -129,7 +129,7 @@ static void mkv_lists_add_runs(mkv_lists_t *lists, const mkv_stretch_t *stretch,
     }
 }
 
-/* Single pieces of a plan of bytes; slices go the way of units */
+/* Add single pieces of a plan of bytes; slices are handled like units */
 static void mkv_lists_add_bytes(mkv_lists_t *lists, const mkv_pair_t *pair,
                                 const mkv_byte_piece_t *pieces, size_t num)
 {
@@ -229,8 +229,8 @@ static bool mkv_lists_are_next(const mkv_lists_t *lists, const mkv_post_t *post)
            (lists->sel.pos_hi == post->sel.pos_hi);
 }
 
-/* A post that is repeated finds its lists in their order, so the next one is that which
- * was not used for longest; other orders are worth a short look */
+/* A repeated post finds its lists in their order, so the next one is the least recently
+ * used. Other orders are worth a short search */
 static mkv_cached_list_t *mkv_lists_find(const mkv_post_t *post)
 {
     unsigned num_looks = 0;

@@ -17,10 +17,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/** The arrays of one list, and what they were made for. */
+/** The arrays of one list, and the post that they belong to. */
 typedef struct mkv_lists {
     mkv_sel_t sel;
-    mkv_cursor_t from, to; /* the post's, before and behind them */
+    mkv_cursor_t from, to; /* cursor of the post before and behind them */
     void **buffers;
     size_t *lengths;
     uint64_t *remotes;

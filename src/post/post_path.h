@@ -24,12 +24,11 @@ static inline mkv_path_key_t mkv_post_path(const mkv_post_t *post,
     return key;
 }
 
-/** Ask this request of the group for its path. */
+/** Query this request of the group for its path. */
 void mkv_calls_note(const mkv_calls_t *calls, void *request);
 
 /**
- * Whether strict mode does not let calls go where UCX sends them. The transfer has
- * failed then.
+ * Whether strict mode refuses the path of these calls. The transfer has failed then.
  */
 bool mkv_post_is_refused(mkv_post_t *post, const mkv_path_key_t *key);
 

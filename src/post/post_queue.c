@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* A post as the user asks for it: checked, counted and queued, and its gates. */
+/* Posts as the user makes them: checked, counted and queued; and their gates. */
 
 #include "post/post.h"
 
@@ -91,7 +91,7 @@ static void mkv_post_set_gate(mkv_post_t *post, const mkv_gate_t *gate)
     }
     post->gate = *gate;
     post->gate_state = (gate->ready != NULL) ? MKV_GATE_ASK : MKV_GATE_WAIT;
-    (void)mkv_gates_take(post->plan->ctx); /* it may have been signalled before */
+    (void)mkv_gates_take(post->plan->ctx); /* the gate may have been signalled before */
     post->plan->ctx->num_asking_gates += (gate->ready != NULL);
 }
 
@@ -125,7 +125,7 @@ static mkv_status_t mkv_xfer_post_locked(mkv_xfer_t *xfer, uint32_t index,
     xfer->ctx->round_cost = 0;
     (void)mkv_peer_pump(leg->peer);
     if (!mkv_list_is_empty(&leg->busy)) {
-        mkv_leg_note(leg); /* its turn, which takes note, may not have come */
+        mkv_leg_note(leg); /* its turn, which reads the signal, may not have come */
     }
     return MKV_OK;
 }
@@ -189,7 +189,7 @@ static unsigned mkv_posts_take(mkv_ctx_t *ctx)
     unsigned count = 0;
 
     if (!mkv_ctx_has_submissions(ctx)) {
-        return 0; /* without a word to other processors */
+        return 0; /* not atomic: other processors need not see it */
     }
     submission = __atomic_exchange_n(&ctx->submissions, NULL, __ATOMIC_ACQUIRE);
     for (; submission != NULL; submission = next) {

@@ -7,7 +7,7 @@
 #define MKV_SEL_ALL                                                                    \
     ((uint32_t)(MKV_SEL_COMPONENTS | MKV_SEL_LAYERS | MKV_SEL_POSITIONS | MKV_SEL_TELL))
 
-/* A mistake of one is easily made, and would move nothing */
+/* A single wrong field is easily passed, and would move nothing */
 static mkv_status_t mkv_post_check_layers(const mkv_plan_t *plan, const mkv_sel_t *sel)
 {
     const mkv_map_t *map = plan->map;

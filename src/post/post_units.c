@@ -21,7 +21,7 @@ static const mkv_unit_set_t *mkv_leg_exposed_set(const mkv_leg_t *leg,
     return &none;
 }
 
-/* A part of a run, or all of it; 0 blocks: nothing is selected of it */
+/* Selected part of a run; 0 blocks: no part is selected */
 static uint32_t mkv_run_select(const mkv_run_t *whole, const mkv_sel_t *sel,
                                mkv_run_t *run)
 {
@@ -74,8 +74,8 @@ static mkv_status_t mkv_part_find_twice(const mkv_plan_part_t *part, uint32_t *i
     return status;
 }
 
-/* A plan does not change: it is searched once, and not at all where no block can be
- * there twice */
+/* A plan does not change: it is searched once, and not at all where no block can occur
+ * twice */
 static mkv_status_t mkv_part_check_distinct(mkv_plan_part_t *part, uint32_t *id_p)
 {
     mkv_status_t status;
@@ -166,7 +166,7 @@ static mkv_status_t mkv_leg_index_exposed(mkv_leg_t *leg)
     return MKV_ERR_NOMEM;
 }
 
-/* The units of the peer's that an entry of a plan of bytes touches, piece by piece */
+/* Peer's units that an entry of a plan of bytes touches, piece by piece */
 static bool mkv_bytes_find_foreign(const mkv_byte_list_t *list, size_t index,
                                    const mkv_extent_t *extent, uint32_t parts,
                                    const mkv_unit_set_t *set, uint32_t *id_p)

@@ -34,8 +34,7 @@ static uint64_t mkv_pull_mix_place(uint64_t hash, const mkv_place_t *place,
     return hash;
 }
 
-/* The regions, and which bytes of them: the owner's, the reader's, and what both share
- */
+/* Add regions and byte ranges: the owner's, the reader's, and the shared ones */
 static uint64_t mkv_pull_mix_pair(const mkv_pair_t *pair, uint64_t units,
                                   bool is_reader)
 {
@@ -127,7 +126,7 @@ bool mkv_pull_request(mkv_post_t *post)
     msg.serial = leg->num_pulls + 1;
     msg.digest = mkv_pull_digest(post, &msg.bytes);
     msg.sel = post->sel;
-    msg.sel.fields &= ~(uint32_t)MKV_SEL_TELL; /* of this side alone */
+    msg.sel.fields &= ~(uint32_t)MKV_SEL_TELL; /* for this side alone */
     if (leg->pulled_plan != post->plan->serial) {
         mkv_pull_add_runs(post->plan, &msg);
     }

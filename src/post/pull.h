@@ -14,7 +14,9 @@
 /** Whether to request the post from the owner. */
 bool mkv_pull_is_wanted(const mkv_post_t *post);
 
-/** Ask it. @return false: the connection is lost; true: asked, or it is to go by gets.
+/**
+ * Request the post from the owner.
+ * @return false: the connection is lost; true: requested, or it goes by gets.
  */
 bool mkv_pull_request(mkv_post_t *post);
 

@@ -21,7 +21,7 @@
 
 #include <stdlib.h>
 
-/** A plan of the reader's, as posts of this side need it. */
+/** A plan of the reader, in the form that posts of this side need. */
 typedef struct mkv_push_plan {
     mkv_list_t list; /**< leg->push_plans */
     uint64_t serial; /**< The reader's */
@@ -30,7 +30,7 @@ typedef struct mkv_push_plan {
 
 /* ---- Plans ----------------------------------------------------------------------- */
 
-/* Units of the runs, or 0: more than there are places, so it is no honest plan */
+/* Units of the runs, or 0: more than there are blocks, so the plan is invalid */
 static uint64_t mkv_push_count_units(const mkv_wire_units_t *units, uint64_t limit)
 {
     uint64_t total = 0;
@@ -56,7 +56,7 @@ static void mkv_push_expand(const mkv_wire_units_t *wire, uint32_t *local,
     for (i = 0; i < wire->num; ++i) {
         mkv_wire_run(wire->ids, i, &run);
         for (k = 0; k < run.count; ++k, ++at) {
-            local[at] = run.remote + k; /* the reader's remote block is ours */
+            local[at] = run.remote + k; /* the reader's remote block is our local one */
             remote[at] = run.local + k;
         }
     }

@@ -18,7 +18,7 @@ void mkv_push_arrived(mkv_post_t *post);
 /** Listener of legs, see mkv_leg_listener_t. */
 void mkv_push_receive(mkv_leg_t *leg, const mkv_msg_t *msg);
 
-/** The leg is freed. */
+/** Free the state of a leg. */
 void mkv_push_cleanup(mkv_leg_t *leg);
 
 #endif

@@ -14,16 +14,18 @@
 #include "peer/packet.h"
 #include "peer/peer.h"
 
-/** Keep an EXPOSE or ASK, in place of what is kept of its transfer.
- *  @return MKV_OK, MKV_ERR_BUSY: too many, MKV_ERR_NOMEM. */
+/**
+ * Keep an EXPOSE or ASK, and drop an earlier one of its transfer.
+ * @return MKV_OK, MKV_ERR_BUSY: too many, MKV_ERR_NOMEM.
+ */
 mkv_status_t mkv_early_add(mkv_peer_t *peer, const mkv_msg_t *msg, const void *data,
                            size_t length);
 
-/** Keep a TERM; without memory it is as if it had been too old. */
+/** Keep a TERM; without memory it is dropped like one that is too old. */
 void mkv_early_add_abort(mkv_peer_t *peer, const mkv_msg_t *msg, const void *data,
                          size_t length);
 
-/** The EXPOSE or ASK that is kept of a transfer, or NULL. */
+/** Find the EXPOSE or ASK of a transfer, or NULL. */
 mkv_packet_t *mkv_early_find(mkv_peer_t *peer, uint64_t id, uint32_t epoch);
 
 /** Forget the EXPOSE or ASK of one instance. */
@@ -32,7 +34,10 @@ void mkv_early_cancel(mkv_peer_t *peer, uint64_t from_nonce);
 /** Move the packets of a transfer to @a taken, which owns them then. */
 void mkv_early_take(mkv_peer_t *peer, uint64_t id, uint32_t epoch, mkv_list_t *taken);
 
-/** Forget the old ones. @return The next time to look. */
+/**
+ * Forget old packets.
+ * @return The next time to look.
+ */
 uint64_t mkv_early_expire(mkv_peer_t *peer, uint64_t now);
 
 void mkv_early_cleanup(mkv_peer_t *peer);

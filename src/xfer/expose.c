@@ -48,7 +48,7 @@ static uint32_t mkv_leg_expects(const mkv_leg_t *leg, const mkv_units_t *units)
     size_t i;
 
     if ((component == NULL) || (component->num_pairs == 0)) {
-        return 0; /* it all comes from others */
+        return 0; /* all units come from others */
     }
 
     for (i = 0; i < xfer->num_expect; ++i) {
@@ -207,7 +207,7 @@ static mkv_status_t mkv_xfer_expose_check(mkv_xfer_t *xfer, uint32_t first,
             return status;
         }
     }
-    /* those that go together show the same blocks: the first one's count */
+    /* legs exposed together show the same blocks: count the first one's */
     return mkv_owners_take(&xfer->legs[first], units, num_units);
 }
 

@@ -10,7 +10,7 @@
 
 #include "xfer/leg.h"
 
-/** Active side: the peer's block list has come. */
+/** Active side: handle the peer's block list. */
 void mkv_leg_exposed(mkv_leg_t *leg, const mkv_msg_t *msg);
 
 #endif

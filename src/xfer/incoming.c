@@ -26,7 +26,7 @@ static mkv_status_t mkv_leg_send_ask(mkv_leg_t *leg, const void *data, size_t le
         .type = MKV_MSG_ASK, .mode = leg->xfer->mode, .data = data, .length = length};
 
     if ((leg->remote_nonce != 0) || (leg->status < MKV_OK)) {
-        return MKV_OK; /* it knows, or is left out */
+        return MKV_OK; /* the peer has answered, or the leg is left out */
     }
     return mkv_leg_send(leg, &msg);
 }
@@ -149,7 +149,8 @@ static mkv_status_t mkv_incoming_raise(mkv_peer_t *peer, const mkv_msg_t *ask,
     return MKV_OK;
 }
 
-/* Its EXPOSE, if it has exposed; else the ASK is kept, so that its end finds it */
+/* Find the EXPOSE if the peer has exposed. Otherwise the ASK is kept, so that its end
+ * finds it */
 static mkv_status_t mkv_incoming_keep(mkv_peer_t *peer, const mkv_msg_t *ask,
                                       const void *data, size_t length,
                                       mkv_msg_t *expose)

@@ -74,7 +74,7 @@ mkv_status_t mkv_leg_take(mkv_leg_t *leg, mkv_leg_event_t event)
                       mkv_leg_event_string(event), mkv_leg_state_string(state),
                       mkv_status_string(status));
     }
-    if (event != MKV_LEG_FIN) { /* then it ends, and the step that follows takes note */
+    if (event != MKV_LEG_FIN) { /* the transfer ends, and the next step acts on it */
         mkv_leg_note(leg);
     }
     return status;
@@ -113,7 +113,7 @@ void mkv_leg_send_or_fail(mkv_leg_t *leg, mkv_msg_t *msg)
 
 /* ---- Finishing ------------------------------------------------------------------- */
 
-/* READ: the reader may say that it takes less than what is exposed */
+/* READ: the reader may announce that it takes less than the exposed blocks */
 static uint32_t mkv_leg_expected(const mkv_leg_t *leg, uint32_t component)
 {
     const mkv_xfer_t *xfer = leg->xfer;
@@ -132,7 +132,7 @@ static uint32_t mkv_leg_expected(const mkv_leg_t *leg, uint32_t component)
     return 0;
 }
 
-/* Blocks of the peer's that were posted to, if only in part */
+/* Peer's blocks that were posted to, even in part */
 static uint64_t mkv_leg_posted_blocks(const mkv_leg_t *leg, uint32_t pair)
 {
     uint32_t parts = mkv_map_parts(leg->map, leg->map->pairs[pair].component, true);
@@ -140,14 +140,14 @@ static uint64_t mkv_leg_posted_blocks(const mkv_leg_t *leg, uint32_t pair)
     return (leg->posted[pair] + parts - 1) / parts;
 }
 
-/* Whether these are the blocks that were exposed; where all of them are expected */
+/* Whether these are the exposed blocks; where all of them are expected */
 static bool mkv_leg_is_sum_right(const mkv_leg_t *leg, uint32_t pair,
                                  uint32_t component, uint64_t expected)
 {
     uint32_t parts = mkv_map_parts(leg->map, leg->map->pairs[pair].component, true), i;
 
     if (leg->posted[pair] != expected * parts) {
-        return true; /* of the last block a part */
+        return true; /* the last block is posted in part */
     }
 
     for (i = 0; i < leg->num_units; ++i) {
@@ -243,8 +243,8 @@ static void mkv_leg_make_fin(const mkv_leg_t *leg, uint64_t bytes, mkv_msg_t *ms
     }
 }
 
-/* The other side waits for the message, and should not wait while it is made: that is
- * done while the blocks move. What fails then is tried again when they have. */
+/* Make FIN while the blocks move, so that the other side does not wait for it. If this
+ * fails, it is made again when they have moved. */
 static void mkv_leg_prepare_fin(mkv_leg_t *leg)
 {
     mkv_status_t status;
@@ -298,7 +298,7 @@ bool mkv_leg_is_pulling(const mkv_leg_t *leg)
             (!mkv_list_is_empty(&leg->posts) || !mkv_list_is_empty(&leg->running)));
 }
 
-/* The peer does nothing to our memory any more, by its word or by proof */
+/* Whether the peer does not touch our memory any more, by its message or by proof */
 static bool mkv_leg_is_peer_done(const mkv_leg_t *leg)
 {
     return leg->is_peer_drained || mkv_peer_is_harmless(leg->peer);
@@ -391,8 +391,8 @@ void mkv_leg_terminate(mkv_leg_t *leg, mkv_status_t status, const char *text)
     mkv_leg_send_or_fail(leg, &msg);
 }
 
-/* Completed here is not arrived there. One that runs does not cover what was put since:
- * its end asks again. */
+/* Completed here is not arrived there. A running flush does not cover later puts: its
+ * end requests another one. */
 static void mkv_leg_want_flush(mkv_leg_t *leg)
 {
     if (mkv_list_is_empty(&leg->flush)) {
@@ -420,15 +420,15 @@ static void mkv_leg_step_terminal(mkv_leg_t *leg)
     }
 }
 
-/* No more follow. A flush that begins while they run ends with them, and what the call
- * costs does not come behind the last of them. */
+/* No more calls follow. A flush that begins while they run ends with them, so its cost
+ * does not follow the last one. */
 static bool mkv_leg_has_put_all(const mkv_leg_t *leg)
 {
     return (leg->puts == MKV_PUTS_GIVEN) && (leg->state == MKV_LEG_SEALED) &&
            mkv_list_is_empty(&leg->posts);
 }
 
-/* All is given to UCX: what will have moved is known. And some of it moves. */
+/* UCX has all calls, so the final counts are known, and some of them are in flight */
 static bool mkv_leg_can_prepare_fin(const mkv_leg_t *leg)
 {
     return (leg->fin == NULL) && (leg->fin_bytes == 0) && /* nor tried */
@@ -465,7 +465,7 @@ void mkv_leg_cleanup(mkv_leg_t *leg)
     leg->xfer->ctx->leg_listener->ended(leg);
     leg->xfer->ctx->leg_listener->freed(leg);
     while (!mkv_list_is_empty(&leg->running)) {
-        mkv_list_del(leg->running.next); /* UCX may call back: rather a leak */
+        mkv_list_del(leg->running.next); /* UCX may call back: rather leak */
     }
     mkv_tombstone_add(leg->xfer->ctx, leg->remote_nonce);
     mkv_list_del(&leg->hash);

@@ -20,11 +20,11 @@ typedef struct mkv_leg_listener {
     bool (*has_gate)(const mkv_leg_t *leg);
     /** Bytes of the posts that are given to UCX and have not ended. */
     uint64_t (*moving)(const mkv_leg_t *leg);
-    /** READ, passive, bound: the reader asks us to put a part of a plan. */
+    /** READ, passive, bound: the reader requests a put of a part of a plan. */
     void (*pull)(mkv_leg_t *leg, const mkv_msg_t *msg);
-    /** READ, active: such a part has arrived, or the owner cannot put it. */
+    /** READ, active: a requested part has arrived, or the owner cannot put it. */
     void (*pulled)(mkv_leg_t *leg, const mkv_msg_t *msg);
-    /** The peer puts nothing any more: forget what it was asked for. */
+    /** The peer puts no more: forget its requests. */
     void (*settled)(mkv_leg_t *leg);
     /** The leg is freed; nothing that UCX could still complete is left. */
     void (*freed)(mkv_leg_t *leg);
@@ -45,13 +45,13 @@ mkv_status_t mkv_leg_take(mkv_leg_t *leg, mkv_leg_event_t event);
 /** Send in the name of the leg. @return As mkv_message_send(). */
 mkv_status_t mkv_leg_send(mkv_leg_t *leg, mkv_msg_t *msg);
 
-/** A message without which the other side would hang: lost memory fails the peer. */
+/** Send a message without which the other side would hang; no memory fails the peer. */
 void mkv_leg_send_or_fail(mkv_leg_t *leg, mkv_msg_t *msg);
 
 /** The leg has failed, alone or with its transfer: notify the other side. */
 void mkv_leg_terminate(mkv_leg_t *leg, mkv_status_t status, const char *text);
 
-/** Send what is due: FIN, DRAINED; ask for a flush before. */
+/** Send FIN or DRAINED if due; request a flush before. */
 void mkv_leg_step(mkv_leg_t *leg);
 
 /** Whether a call on @a num legs leaves out this one, because it has failed. */
@@ -63,7 +63,7 @@ static inline bool mkv_leg_is_left_out(const mkv_leg_t *leg, uint32_t num)
 /** Set the error text of a failed leg. @return Its status. */
 mkv_status_t mkv_leg_error(const mkv_leg_t *leg);
 
-/** READ: something that was asked for by PULL has neither arrived nor been refused. */
+/** READ: whether a part requested by PULL has neither arrived nor been refused. */
 bool mkv_leg_is_pulling(const mkv_leg_t *leg);
 
 /** The transfer has failed and was not quiet in time. */

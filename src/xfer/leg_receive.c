@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Messages of a transfer: which leg they are for, and what they change. The protocol is
- * drawn in leg.c.
+ * Messages of a transfer: the leg that they are for, and their effect. leg.c draws the
+ * protocol.
  */
 
 #include "xfer/leg_receive.h"
@@ -35,7 +35,7 @@ static const mkv_wire_units_t *mkv_fin_units(const mkv_msg_t *fin, uint32_t comp
     return &none;
 }
 
-/* The sum of all blocks that were exposed of a component */
+/* Sum of all exposed blocks of a component */
 static uint64_t mkv_leg_exposed_sum(const mkv_leg_t *leg, const mkv_units_t *units)
 {
     const mkv_map_t *map = leg->map;
@@ -46,7 +46,7 @@ static uint64_t mkv_leg_exposed_sum(const mkv_leg_t *leg, const mkv_units_t *uni
                          mkv_map_parts(map, component, false));
 }
 
-/* Whether these are others than what was exposed; where all of it has moved */
+/* Whether other blocks than the exposed ones moved; where all of them have moved */
 static bool mkv_fin_is_of_others(const mkv_leg_t *leg, const mkv_units_t *units,
                                  const mkv_wire_units_t *told)
 {
@@ -83,7 +83,7 @@ static bool mkv_leg_verify(mkv_leg_t *leg, const mkv_msg_t *fin)
     return true;
 }
 
-/* 0: it comes at the wrong time, and the transfer has failed */
+/* @return false: it comes at the wrong time, and the transfer has failed */
 static bool mkv_leg_take_message(mkv_leg_t *leg, mkv_leg_event_t event)
 {
     mkv_leg_state_t before = leg->state;
@@ -106,7 +106,7 @@ static void mkv_leg_bind_received(mkv_leg_t *leg, const mkv_msg_t *bind)
     }
 }
 
-/* 0: no memory, and the transfer has failed */
+/* @return 0: no memory, and the transfer has failed */
 static int mkv_leg_keep_done_data(mkv_leg_t *leg, const mkv_msg_t *fin)
 {
     if (fin->length == 0) {
@@ -257,22 +257,22 @@ static void mkv_receive_expose(mkv_peer_t *peer, mkv_leg_t *leg, const mkv_msg_t
         return;
     }
 
-    /* For a transfer that will be opened, or opened again, here */
+    /* Handle a message for a transfer that will be opened, or opened again, here */
     status = mkv_early_add(peer, msg, data, length);
     if (status != MKV_OK) {
         mkv_reply_term(peer, msg, status, "too many transfers wait to be opened");
     }
 }
 
-/* A passive side has shown its blocks or will; one that is not open here yet will say
- * OPEN itself, if it is active, too */
+/* A passive side has sent its blocks or will. A side that is not open here yet will
+ * send OPEN itself, if it is active, too */
 static void mkv_receive_open(mkv_leg_t *leg, const mkv_msg_t *msg)
 {
     if ((leg == NULL) || !leg->xfer->is_active || (leg->remote_nonce != 0) ||
         mkv_leg_is_over(leg)) {
         return;
     }
-    leg->remote_nonce = msg->from_nonce; /* no other instance is meant by our TERM */
+    leg->remote_nonce = msg->from_nonce; /* our TERM names no other instance */
     mkv_leg_fail(leg, MKV_ERR_INVALID,
                  "peer %s, leg %u: both sides wait for blocks, expected MKV_SRC on one "
                  "side and MKV_DST on the other, in one mode",
@@ -287,7 +287,7 @@ static bool mkv_leg_is_addressed(const mkv_leg_t *leg, const mkv_msg_t *msg)
     if (msg->to_nonce == leg->xfer->nonce) {
         return (leg->remote_nonce == 0) || (leg->remote_nonce == msg->from_nonce);
     }
-    /* The sender had not heard of us yet */
+    /* The sender had no message of ours yet */
     return (msg->to_nonce == 0) && (msg->type == MKV_MSG_TERM) &&
            ((leg->remote_nonce == 0) || (leg->remote_nonce == msg->from_nonce));
 }
@@ -321,9 +321,9 @@ static void mkv_receive_term(mkv_peer_t *peer, mkv_leg_t *leg, const mkv_msg_t *
         return;
     }
 
-    leg->remote_nonce = msg->from_nonce; /* nor by our DRAINED */
+    leg->remote_nonce = msg->from_nonce; /* our DRAINED names no other one either */
     leg->is_peer_drained |= msg->is_drained != 0;
-    (void)mkv_leg_take(leg, MKV_LEG_TELL); /* it knows; DRAINED is all it needs */
+    (void)mkv_leg_take(leg, MKV_LEG_TELL); /* the peer needs DRAINED only */
     mkv_xfer_dirty(leg->xfer);
     if ((leg->state == MKV_LEG_FINISHED) || (leg->state == MKV_LEG_DRAINED)) {
         mkv_reply_drained(peer, msg);
@@ -346,7 +346,7 @@ void mkv_leg_receive(mkv_peer_t *peer, const mkv_msg_t *msg, const void *data,
         if ((leg == NULL) || mkv_leg_is_over(leg)) {
             mkv_incoming_receive(peer, msg, data, length);
         }
-        return; /* else it is open, and the answer is on its way or will be */
+        return; /* else it is open, and the answer is sent or will be */
     }
 
     if (msg->type == MKV_MSG_OPEN) {
@@ -360,7 +360,7 @@ void mkv_leg_receive(mkv_peer_t *peer, const mkv_msg_t *msg, const void *data,
         return;
     }
     if (msg->type == MKV_MSG_DRAINED) {
-        mkv_early_cancel(peer, msg->from_nonce); /* asked for again, while refused */
+        mkv_early_cancel(peer, msg->from_nonce); /* requested again, while refused */
     }
     if (leg == NULL) {
         mkv_leg_stale(peer, msg);
@@ -399,7 +399,7 @@ void mkv_leg_receive_early(mkv_leg_t *leg)
     while (!mkv_list_is_empty(&taken)) {
         packet = mkv_list_head(&taken, mkv_packet_t, list);
         if (mkv_msg_decode(packet->data, packet->length, &msg) != MKV_OK) {
-            /* cannot be: it was decoded when it came */
+            /* impossible: it was decoded when it came */
         } else if (msg.type == MKV_MSG_TERM) {
             mkv_leg_receive_abort(leg, &msg);
         } else {

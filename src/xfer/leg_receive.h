@@ -10,13 +10,11 @@
 
 #include "xfer/leg.h"
 
-/**
- * @param [in] data  Bytes that @a msg was decoded from.
- */
+/** @param [in] data  Bytes that @a msg was decoded from. */
 void mkv_leg_receive(mkv_peer_t *peer, const mkv_msg_t *msg, const void *data,
                      size_t length);
 
-/** Act on what came before its transfer was opened here. */
+/** Handle messages that came before their transfer was opened here. */
 void mkv_leg_receive_early(mkv_leg_t *leg);
 
 #endif

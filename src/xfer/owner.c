@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Regions of more blocks have room made for the largest id that is exposed */
+/* Regions with more blocks get room for the largest exposed id only */
 #define MKV_OWNERS_AT_ONCE (1u << 24)
 
 static bool mkv_owners_apply(const mkv_xfer_t *xfer)
@@ -112,8 +112,8 @@ static void mkv_owners_uncount_all(const mkv_leg_t *leg, const mkv_units_t *unit
 
 /* ---- Room ------------------------------------------------------------------------ */
 
-/* How many blocks may have to be counted; all of a region when that is not too many, so
- * that the list need not be searched for its largest id */
+/* Number of counters to have: all blocks of a region unless they are too many, so that
+ * the list need not be searched for its largest id */
 static uint64_t mkv_owners_needed(const mkv_leg_t *leg, const mkv_units_t *units)
 {
     const mkv_map_component_t *component =
@@ -191,8 +191,8 @@ static bool mkv_owners_find_counted(const mkv_leg_t *leg, const mkv_units_t *uni
     return false;
 }
 
-/* Legs of one transfer may share blocks, and a list may name one twice: what the
- * transfer itself has is taken away meanwhile */
+/* Legs of one transfer may share blocks, and a list may name one twice. So the
+ * transfer's own counts are taken away meanwhile */
 static bool mkv_owners_find_other(mkv_leg_t *mine, const mkv_units_t *units,
                                   size_t num_units, mkv_overlap_at_t *at)
 {
@@ -269,7 +269,7 @@ static mkv_status_t mkv_owners_report(mkv_xfer_t *xfer, const mkv_overlap_at_t *
     if (ctx->opts->overlap == MKV_OVERLAP_REFUSE) {
         return mkv_error(&ctx->log, MKV_ERR_DUPLICATE, "%s", text);
     }
-    ctx->has_warned_of_overlap = true; /* it may be all transfers from now on */
+    ctx->has_warned_of_overlap = true; /* it may concern all transfers from now on */
     mkv_log_warn(
         ctx,
         "transfer %llu: %s; further overlaps are not logged, set OVERLAP=refuse to "

@@ -23,7 +23,7 @@ mkv_status_t mkv_owners_take(mkv_leg_t *leg, const mkv_units_t *units,
 /** Undo mkv_owners_take(): the units were not exposed after all. */
 void mkv_owners_return(mkv_leg_t *leg, const mkv_units_t *units, size_t num_units);
 
-/** The transfer is quiet. */
+/** Uncount the blocks of a quiet transfer. */
 void mkv_owners_give(mkv_xfer_t *xfer);
 
 void mkv_owners_cleanup(mkv_ctx_t *ctx);

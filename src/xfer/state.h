@@ -43,9 +43,9 @@ typedef enum mkv_leg_state {
     MKV_LEG_BOUND,    /**< The nonces were exchanged */
     MKV_LEG_SEALED,   /**< Active: nothing more will be posted */
     MKV_LEG_FINISHED, /**< FIN was sent (active), or has come and is right (passive) */
-    MKV_LEG_TERM,     /**< Failed, and the other side knows */
-    MKV_LEG_DRAINED,  /**< ... and knows that nothing of ours is in flight */
-    MKV_LEG_LOST,     /**< Failed, and there is no connection to say so */
+    MKV_LEG_TERM,     /**< Failed; TERM was sent or has come */
+    MKV_LEG_DRAINED,  /**< Failed; DRAINED was sent */
+    MKV_LEG_LOST,     /**< Failed without a connection for TERM */
     MKV_LEG_NUM_STATES
 } mkv_leg_state_t;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* A table by hash, the youngest wins. */
+/* A hash table in which the youngest entry wins. */
 
 #include "xfer/tombstone.h"
 

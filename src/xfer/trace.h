@@ -11,7 +11,7 @@
 
 #include "xfer/xfer.h"
 
-/** Say in the log that it happened. */
+/** Log that the step happened. */
 void mkv_xfer_trace(const mkv_xfer_t *xfer, mkv_xfer_time_t which);
 
 /** Set the time to now, even if it was set before. */
@@ -52,7 +52,7 @@ void mkv_xfer_stamp_due(mkv_xfer_t *xfer);
 /** The transfer is done: count the time since its blocks were exposed. */
 void mkv_xfer_count_latency(mkv_xfer_t *xfer);
 
-/** Times as queries see them; without the lock, too. */
+/** Times as queries see them. Needs no lock. */
 void mkv_xfer_times(const mkv_xfer_t *xfer, mkv_xfer_attr_t *attr);
 
 #endif

@@ -54,7 +54,7 @@ static bool mkv_xfers_are_idle(mkv_peer_t *peer)
     mkv_list_for_each(leg, &peer->legs, mkv_leg_t, list)
     {
         if (!mkv_leg_is_quiet(leg)) {
-            return false; /* the peer's word is needed, or our data is in flight */
+            return false; /* the peer's message is needed, or our data is in flight */
         }
     }
     return true;

@@ -300,7 +300,7 @@ static void mkv_xfer_quarantine(mkv_xfer_t *xfer)
     }
 }
 
-/* Again and again, until it is quiet */
+/* Check again until it is quiet */
 static void mkv_xfer_drain_expired(mkv_xfer_t *xfer)
 {
     uint32_t i;

@@ -17,7 +17,7 @@
 
 #include <stdbool.h>
 
-/** Beyond these in flight to a peer nothing more is given to UCX. */
+/** Limits in flight to a peer, above which UCX gets no more. */
 typedef struct mkv_limits {
     uint64_t ops, bytes;
 } mkv_limits_t;
@@ -39,16 +39,16 @@ typedef struct mkv_leg {
     mkv_list_t pushed;  /**< READ, passive: such posts, complete and not flushed; WRITE,
                            active: posts that notify the peer */
     mkv_list_t flushed; /**< Posts of pushed that a running flush covers */
-    mkv_list_t push_plans; /**< READ, passive: what the reader sent of its plans */
-    uint64_t pulled_plan;  /**< READ, active: serial of the last one that was sent */
-    uint32_t num_pulls;    /**< READ, active: also the serial of the last one */
+    mkv_list_t push_plans; /**< READ, passive: plans received from the reader */
+    uint64_t pulled_plan;  /**< READ, active: serial of the last plan sent */
+    uint32_t num_pulls;    /**< READ, active: number of pulls and serial of the last */
     bool is_by_get;        /**< READ, active: the owner has refused to put */
     uint64_t *posted;      /**< Units of each pair; NULL on a side that cannot post */
     uint64_t *posted_sums; /**< Sums of their mkv_unit_mix() */
-    uint64_t checked_plan; /**< Serial of one whose blocks are all exposed; 0: none */
+    uint64_t checked_plan; /**< Serial of a wholly exposed plan; 0: none */
     uint64_t posted_bytes; /**< Bit i: bytes were posted to components[i] of the map */
     bool is_unchecked;     /**< A plan with MKV_PLAN_UNCHECKED was posted */
-    uint64_t bytes;        /**< Completed; by MKV_ADD() */
+    uint64_t bytes;        /**< Completed bytes; by MKV_ADD() */
 
     mkv_units_t *units;   /**< Exposed, here or there; ids follow in the same block */
     uint32_t *expect;     /**< Parallel to units */
@@ -147,7 +147,7 @@ static inline bool mkv_leg_is_over(const mkv_leg_t *leg)
            mkv_xfer_is_terminal(leg->xfer);
 }
 
-/** Look at it in the next step. */
+/** Queue the transfer for the next step. */
 static inline void mkv_xfer_dirty(mkv_xfer_t *xfer)
 {
     mkv_list_queue(&xfer->ctx->dirty_xfers, &xfer->dirty);
@@ -163,7 +163,7 @@ mkv_status_t mkv_xfer_take(mkv_xfer_t *xfer, mkv_xfer_change_t change);
 /** Finish legs that can finish, and raise the events. */
 void mkv_xfer_step(mkv_xfer_t *xfer);
 
-/** The first failure makes it terminal; later ones change nothing. */
+/** Fail the transfer; later failures change nothing. */
 void mkv_xfer_fail(mkv_xfer_t *xfer, mkv_status_t status, const char *fmt, ...)
     MKV_PRINTF(3, 4);
 
@@ -172,15 +172,15 @@ void mkv_xfer_check_deadline(mkv_xfer_t *xfer, uint64_t now);
 /** @param [in] which  MKV_TIMEOUT_*. */
 void mkv_xfer_set_deadline(mkv_xfer_t *xfer, unsigned which);
 
-/** BOUND as soon as every leg that has not failed knows its other side. */
+/** Change to BOUND if every leg that has not failed is bound. */
 void mkv_xfer_check_bound(mkv_xfer_t *xfer);
 
-/** Active side: SEALED as soon as every leg that has not failed is. */
+/** Active side: change to SEALED if every leg that has not failed is sealed. */
 void mkv_xfer_check_sealed(mkv_xfer_t *xfer);
 
 /**
- * The leg has failed. Of a source's legs the others go on: each destination has blocks
- * of its own; a destination needs them all, and its transfer fails. Nothing on one that
+ * Fail a leg. A source continues with its other legs, as each destination has blocks of
+ * its own. A destination needs all legs, so its transfer fails. No effect on a leg that
  * is over or complete.
  */
 void mkv_leg_fail(mkv_leg_t *leg, mkv_status_t status, const char *fmt, ...)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* Seal, abort, extend, close, query. */
+/* Public calls: seal, abort, extend, close, query. */
 
 #include "xfer/leg.h"
 #include "xfer/trace.h"
@@ -42,8 +42,8 @@ static mkv_status_t mkv_xfer_seal_check(mkv_xfer_t *xfer, uint32_t first, uint32
     return MKV_OK;
 }
 
-/* Nothing of it is complete: the caller's next call is progress, where what was posted
- * starts to move, and what a step does waits until it moves */
+/* Whether no post is complete. The caller's next call is progress, which starts the
+ * posts; a step can wait until they move */
 static bool mkv_xfer_is_moving(const mkv_xfer_t *xfer)
 {
     uint32_t i;
@@ -56,7 +56,7 @@ static bool mkv_xfer_is_moving(const mkv_xfer_t *xfer)
     return true;
 }
 
-/* The rest of a FIN with as many components as there can be */
+/* Bytes that remain of a FIN with the largest number of components */
 #define MKV_FIN_OVERHEAD 1536u
 
 static mkv_status_t mkv_leg_check_done_data(const mkv_leg_t *leg, size_t length)
@@ -82,7 +82,7 @@ static mkv_status_t mkv_xfer_set_done_data(mkv_xfer_t *xfer, uint32_t first,
     mkv_leg_t *leg;
     uint32_t i;
 
-    xfer->has_done_data = true; /* or some of it, of a seal that was refused */
+    xfer->has_done_data = true; /* the bytes may be left from a seal that was refused */
     for (i = first; (status == MKV_OK) && (i < last); ++i) {
         if (xfer->legs[i].status >= MKV_OK) {
             status = mkv_leg_check_done_data(&xfer->legs[i], length);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* Room for the events that end something was reserved when the transfer was opened. */
+/* Events of transfers. Room for their final events was reserved when the transfer was
+ * opened. */
 
 #include "xfer/xfer_events.h"
 
@@ -19,7 +20,7 @@ mkv_news_t *mkv_leg_event(const mkv_leg_t *leg, mkv_event_type_t type)
         event->epoch = xfer->epoch;
         event->status = (xfer->status == MKV_INPROGRESS) ? MKV_OK : xfer->status;
         event->user_data = xfer->user_data;
-        if (xfer->error[0] != '\0') { /* it is empty, and DONE is waited for */
+        if (xfer->error[0] != '\0') { /* no text for DONE, which callers wait for */
             mkv_event_text(event, "%s", xfer->error);
         }
     }
@@ -42,7 +43,7 @@ void mkv_leg_end(mkv_leg_t *leg, mkv_status_t status, const char *text)
     leg->error = (text != NULL) ? strdup(text) : NULL;
     __atomic_store_n(&leg->status, status, __ATOMIC_RELEASE);
     if (xfer->num_legs == 1) {
-        return; /* the transfer's events say it */
+        return; /* the transfer's own events report it */
     }
     event = mkv_leg_event(leg, MKV_EV_LEG);
     if (event != NULL) {

@@ -10,11 +10,16 @@
 
 #include "xfer/xfer.h"
 
-/** An event of the transfer that names this leg. @return NULL: no memory. */
+/**
+ * Add an event of the transfer that names this leg.
+ * @return NULL: no memory.
+ */
 mkv_news_t *mkv_leg_event(const mkv_leg_t *leg, mkv_event_type_t type);
 
-/** An event of the transfer that names the leg that failed, else the first one. @return
- *  NULL: no memory. */
+/**
+ * Add an event of the transfer that names the leg that failed, else the first one.
+ * @return NULL: no memory.
+ */
 mkv_news_t *mkv_xfer_event(mkv_xfer_t *xfer, mkv_event_type_t type);
 
 /**

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * The making and the freeing of a transfer.
+ * Creation and destruction of transfers.
  */
 
 #include "xfer/leg_receive.h"
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MKV_XFER_EVENTS 3u /* terminal, quiet, warning */
+#define MKV_XFER_EVENTS 3u /* terminal event, quiet, warning */
 
 static mkv_status_t mkv_xfer_check_params(mkv_ctx_t *ctx,
                                           const mkv_xfer_params_t *params)
