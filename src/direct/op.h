@@ -44,7 +44,7 @@ struct mkv_op {
     char error[256];
     bool is_quiet;
     uint64_t open_time, deadline; /**< Deadline of the operation, then of its drain */
-    uint64_t heard;               /**< mkv_peer_check_late_drain() */
+    uint64_t seen;                /**< mkv_peer_check_late_drain() */
     mkv_op_puts_t puts;
 
     /* Pieces, as UCX takes them in lists; one block of memory, at buffers */
@@ -60,7 +60,7 @@ struct mkv_op {
     uint64_t bytes;
 
     size_t next;             /**< Next piece to give to UCX */
-    mkv_rmem_t *asked;       /**< Memory whose list support this call shows */
+    mkv_rmem_t *queried;     /**< Memory whose list support this call shows */
     uint16_t settled;        /**< Calls whose path is known and taken: mkv_op_way() */
     bool must_repeat;        /**< A list was refused: once more, piece by piece */
     uint64_t num_inflight;   /**< Calls */

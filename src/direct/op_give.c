@@ -145,16 +145,16 @@ static void mkv_op_learn(mkv_op_t *op, bool is_list, ucs_status_ptr_t request)
     if (!UCS_PTR_IS_PTR(request)) {
         return;
     }
-    if (op->asked != NULL) {
-        mkv_peer_note_list_support(op->peer, op->asked, request);
-        op->asked = NULL; /* the call's callback, or its return: what comes first */
+    if (op->queried != NULL) {
+        mkv_peer_note_list_support(op->peer, op->queried, request);
+        op->queried = NULL; /* the call's callback, or its return: what comes first */
     }
     mkv_path_note(op->peer, &key, request);
 }
 
 static inline void mkv_op_note(mkv_op_t *op, bool is_list, ucs_status_ptr_t request)
 {
-    if (!mkv_op_is_settled(op, is_list) || (op->asked != NULL)) {
+    if (!mkv_op_is_settled(op, is_list) || (op->queried != NULL)) {
         mkv_op_learn(op, is_list, request);
     }
 }
@@ -233,7 +233,7 @@ static void mkv_op_count_call(mkv_op_t *op, uint64_t cost)
     MKV_COUNT(op->peer, ucp_calls, 1);
 }
 
-static void mkv_op_give_piece(mkv_op_t *op, mkv_rmem_t *asked)
+static void mkv_op_give_piece(mkv_op_t *op, mkv_rmem_t *queried)
 {
     size_t i = op->next++;
     ucp_request_param_t param = {
@@ -246,8 +246,8 @@ static void mkv_op_give_piece(mkv_op_t *op, mkv_rmem_t *asked)
 
     mkv_op_count_call(op, MKV_CALL_COST);
     mkv_op_take_credit(op, op->lengths[i]);
-    op->asked = asked;
-    if ((asked != NULL) ||
+    op->queried = queried;
+    if ((queried != NULL) ||
         (!mkv_op_is_settled(op, false) && mkv_op_must_query(op, false))) {
         param.op_attr_mask |= UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
     }
@@ -257,7 +257,7 @@ static void mkv_op_give_piece(mkv_op_t *op, mkv_rmem_t *asked)
                   : ucp_get_nbx(op->peer->ep, op->buffers[i], op->lengths[i],
                                 op->remotes[i], op->rkeys[i], &param);
     mkv_op_note(op, false, request);
-    op->asked = NULL;
+    op->queried = NULL;
     if (!UCS_PTR_IS_PTR(request)) {
         mkv_op_put_credit(op);
     }
@@ -307,7 +307,7 @@ static void mkv_op_give_list(mkv_op_t *op, size_t num)
     op->next += num;
     mkv_op_count_call(op, num);
     mkv_op_take_credit(op, bytes);
-    list.is_asked = mkv_op_must_query(op, true);
+    list.is_queried = mkv_op_must_query(op, true);
     request = mkv_ep_put_list(op->peer->ep, &list, mkv_op_list_cb, op);
     mkv_op_note(op, true, request);
     if (!UCS_PTR_IS_PTR(request)) {

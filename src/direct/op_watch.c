@@ -51,7 +51,7 @@ static void mkv_op_expired(mkv_op_t *op)
                     op->params.timeout_ms);
     } else if (!op->is_quiet) {
         mkv_op_set_drain_deadline(op);
-        mkv_peer_check_late_drain(op->peer, true, &op->heard, "operation",
+        mkv_peer_check_late_drain(op->peer, true, &op->seen, "operation",
                                   op->params.id);
     }
 }

@@ -29,7 +29,7 @@ bool mkv_credit_has(const mkv_peer_t *peer, size_t length)
 {
     const mkv_credit_t *credit = &peer->credit;
 
-    if (!credit->is_told && (credit->num_sent >= MKV_CREDIT_FIRST)) {
+    if (!credit->has_report && (credit->num_sent >= MKV_CREDIT_FIRST)) {
         return false;
     }
     return mkv_credit_fits(credit->sent - credit->polled_there,
@@ -70,14 +70,14 @@ void mkv_credit_update(mkv_peer_t *peer, const mkv_msg_t *msg)
         return;
     }
     credit->polled_there = msg->bytes;
-    credit->is_told = true;
+    credit->has_report = true;
 }
 
 void mkv_credit_report(mkv_peer_t *peer)
 {
     mkv_msg_t msg = {.type = MKV_MSG_CREDIT, .bytes = mkv_polled(&peer->credit.polled)};
 
-    peer->credit.told = msg.bytes;
+    peer->credit.reported = msg.bytes;
     if (mkv_message_send(peer, &msg) != MKV_OK) {
         mkv_peer_fail(peer, MKV_ERR_NOMEM, "%s", mkv_last_error());
     }
@@ -95,7 +95,7 @@ unsigned mkv_credits_report(mkv_ctx_t *ctx)
     mkv_list_for_each(peer, &ctx->peers, mkv_peer_t, list)
     {
         if ((peer->state == MKV_CONN_READY) &&
-            (mkv_polled(&peer->credit.polled) - peer->credit.told >
+            (mkv_polled(&peer->credit.polled) - peer->credit.reported >
              ctx->opts->max_queued / 4)) {
             mkv_credit_report(peer);
             ++count;

@@ -57,14 +57,14 @@ void mkv_heartbeat_answer(mkv_peer_t *peer)
     mkv_heartbeat_send(peer, MKV_MSG_PONG);
 }
 
-bool mkv_heartbeat_is_silent(mkv_peer_t *peer, uint64_t *heard)
+bool mkv_heartbeat_is_silent(mkv_peer_t *peer, uint64_t *seen)
 {
-    uint64_t now = peer->beat.num_heard + 1;
+    uint64_t now = peer->beat.num_received + 1;
 
-    if (*heard == now) {
+    if (*seen == now) {
         return true;
     }
-    *heard = now;
+    *seen = now;
     mkv_heartbeat_send(peer, MKV_MSG_PING);
     return false;
 }
@@ -104,8 +104,8 @@ static uint64_t mkv_heartbeat_check_gap(mkv_peer_t *peer, uint64_t now)
 /* @return false: too many checks in a row found no new message */
 static bool mkv_heartbeat_is_alive(mkv_peer_t *peer)
 {
-    if (peer->beat.num_heard != peer->beat.num_heard_before) {
-        peer->beat.num_heard_before = peer->beat.num_heard;
+    if (peer->beat.num_received != peer->beat.num_received_before) {
+        peer->beat.num_received_before = peer->beat.num_received;
         peer->beat.num_silent = 0;
     } else {
         ++peer->beat.num_silent;

@@ -13,7 +13,7 @@
 /** Count a message of the peer, of any type and in any order. */
 static inline void mkv_heartbeat_received(mkv_peer_t *peer)
 {
-    ++peer->beat.num_heard;
+    ++peer->beat.num_received;
 }
 
 /** Note whether a message is missing, when received ones were delivered or kept. */
@@ -23,12 +23,12 @@ void mkv_heartbeat_watch_gap(mkv_peer_t *peer);
 void mkv_heartbeat_answer(mkv_peer_t *peer);
 
 /**
- * Whether nothing was heard of the peer since the last look of the same caller; a first
+ * Whether no message came from the peer since the last look of the same caller; a first
  * look, and one that finds it alive, asks it to answer.
  *
- * @param [inout] heard  Of the caller, 0 at first.
+ * @param [inout] seen  Of the caller, 0 at first.
  */
-bool mkv_heartbeat_is_silent(mkv_peer_t *peer, uint64_t *heard);
+bool mkv_heartbeat_is_silent(mkv_peer_t *peer, uint64_t *seen);
 
 /**
  * Repeat HELLO, ping, or fail the connection.

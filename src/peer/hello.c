@@ -39,7 +39,7 @@ static mkv_status_t mkv_hello_send_since(mkv_peer_t *peer, mkv_msg_type_t type,
         status = mkv_message_send(peer, &msg);
     }
     if (status == MKV_OK) {
-        peer->told_epoch = peer->ctx->epoch;
+        peer->sent_epoch = peer->ctx->epoch;
     }
     mkv_wbuf_cleanup(&wbuf);
     return status;
@@ -52,7 +52,7 @@ mkv_status_t mkv_hello_send(mkv_peer_t *peer, mkv_msg_type_t type)
 
 mkv_status_t mkv_hello_repeat(mkv_peer_t *peer)
 {
-    uint64_t told_epoch = peer->told_epoch;
+    uint64_t sent_epoch = peer->sent_epoch;
     mkv_status_t status;
 
     --peer->tx_seq; /* nothing follows HELLO until it is answered */
@@ -60,7 +60,7 @@ mkv_status_t mkv_hello_repeat(mkv_peer_t *peer)
     if (status != MKV_OK) {
         ++peer->tx_seq;
     }
-    peer->told_epoch = told_epoch; /* the first one may be the one that arrives */
+    peer->sent_epoch = sent_epoch; /* the first one may be the one that arrives */
     return status;
 }
 
@@ -257,7 +257,7 @@ static mkv_status_t mkv_hello_answer(mkv_peer_t *peer, mkv_msg_type_t type)
 
     if (type == MKV_MSG_HELLO) {
         status = mkv_hello_send(peer, MKV_MSG_HELLO_ACK);
-    } else if (peer->told_epoch != peer->ctx->epoch) {
+    } else if (peer->sent_epoch != peer->ctx->epoch) {
         status = mkv_hello_send(peer, MKV_MSG_REGIONS);
     }
     if (status != MKV_OK) {
@@ -292,13 +292,13 @@ mkv_status_t mkv_hello_send_keys(mkv_peer_t *peer)
     return status;
 }
 
-/* What is new, as far as nothing was removed: a message of all costs the more the more
- * regions there are, and each commit sends one. */
-static mkv_status_t mkv_hello_tell_new(mkv_peer_t *peer)
+/* Send the regions that are new to the peer, or all of them after a removal. A message
+ * with all regions costs more the more there are, and each commit sends one. */
+static mkv_status_t mkv_hello_send_new(mkv_peer_t *peer)
 {
-    bool is_more = (peer->told_epoch >= peer->ctx->removed_epoch);
+    bool is_more = (peer->sent_epoch >= peer->ctx->removed_epoch);
 
-    return mkv_hello_send_since(peer, MKV_MSG_REGIONS, is_more ? peer->told_epoch : 0);
+    return mkv_hello_send_since(peer, MKV_MSG_REGIONS, is_more ? peer->sent_epoch : 0);
 }
 
 void mkv_hello_send_regions(mkv_ctx_t *ctx)
@@ -309,7 +309,7 @@ void mkv_hello_send_regions(mkv_ctx_t *ctx)
     {
         mkv_grants_trim(peer);
         if (mkv_conn_is_alive(peer->state) && (peer->state != MKV_CONN_CONNECTING) &&
-            (mkv_hello_tell_new(peer) != MKV_OK)) {
+            (mkv_hello_send_new(peer) != MKV_OK)) {
             mkv_peer_fail(peer, MKV_ERR_NOMEM, "sending the new regions failed");
         }
     }

@@ -76,7 +76,7 @@ ucs_status_ptr_t mkv_ep_put_list(ucp_ep_h ep, const mkv_list_put_t *list,
         .remote = &remote,
         .remote_count = list->num};
 
-    if (list->is_asked) {
+    if (list->is_queried) {
         param.op_attr_mask |= UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
     }
     return ucp_put_nbx(ep, &local, list->num, UCP_REMOTE_ADDR_INVALID, UCP_RKEY_INVALID,

@@ -30,7 +30,7 @@ typedef struct mkv_list_put {
     uint64_t *remotes;
     void *rkeys; /**< ucp_rkey_h of each entry */
     size_t num;
-    bool is_asked; /**< Make a request in any case: peer/path.h */
+    bool is_queried; /**< Make a request in any case: peer/path.h */
 } mkv_list_put_t;
 
 /** Result of a list put for its caller. */

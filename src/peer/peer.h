@@ -32,7 +32,7 @@ typedef struct mkv_beat {
     uint64_t next_hello, hello_wait; /**< Repeats of HELLO until its answer */
     uint64_t gap_deadline;           /**< Deadline of the missing message gap_seq */
     uint64_t next_look;              /**< Time to check for silence */
-    uint64_t num_heard, num_heard_before;
+    uint64_t num_received, num_received_before;
     uint32_t gap_seq;
     unsigned num_silent; /**< Checks in a row without a new message */
 } mkv_beat_t;
@@ -41,8 +41,8 @@ typedef struct mkv_beat {
 typedef struct mkv_credit {
     uint64_t sent, num_sent, polled_there;
     uint64_t received, polled; /**< polled: counted by mkv_poll() */
-    uint64_t told;             /**< Part of polled that was reported to the peer */
-    bool is_told;              /**< The peer has sent a CREDIT, so it is READY */
+    uint64_t reported;         /**< Part of polled that was reported to the peer */
+    bool has_report;           /**< The peer has sent a CREDIT, so it is READY */
 } mkv_credit_t;
 
 /** Calls that UCX may carry in different ways: path.c. */
@@ -97,11 +97,11 @@ struct mkv_peer {
     mkv_beat_t beat;
     mkv_credit_t credit;
     uint64_t regions_raised, regions_polled;   /**< Events of changed regions */
-    uint64_t asks_raised, asks_polled;         /**< Bytes of INCOMING events */
+    uint64_t incoming_raised, incoming_polled; /**< Bytes of INCOMING events */
     uint64_t arrivals_raised, arrivals_polled; /**< Bytes of ARRIVED events */
 
     mkv_remote_t remote;
-    uint64_t told_epoch; /**< Epoch of our regions sent to the peer */
+    uint64_t sent_epoch; /**< Epoch of our regions sent to the peer */
 
     char transports[192];
     unsigned transport_flags; /**< Abilities of those transports: backend.c */

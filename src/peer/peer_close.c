@@ -160,10 +160,10 @@ bool mkv_peer_is_harmless(mkv_peer_t *peer)
             (peer->watch.state == MKV_CLAIM_UNKNOWN));
 }
 
-void mkv_peer_check_late_drain(mkv_peer_t *peer, bool has_calls, uint64_t *heard,
+void mkv_peer_check_late_drain(mkv_peer_t *peer, bool has_calls, uint64_t *seen,
                                const char *what, uint64_t id)
 {
-    if (mkv_conn_is_alive(peer->state) && mkv_heartbeat_is_silent(peer, heard) &&
+    if (mkv_conn_is_alive(peer->state) && mkv_heartbeat_is_silent(peer, seen) &&
         (has_calls || mkv_peer_is_refused_once_cut(peer))) {
         mkv_peer_fail(peer, MKV_ERR_DRAIN_TIMEOUT,
                       "%s %llu did not drain, the connection of a silent peer was cut",

@@ -45,10 +45,10 @@ bool mkv_peer_is_harmless(mkv_peer_t *peer);
  * call, and the cut ends our own calls or is a proof.
  *
  * @param [in]    has_calls  Calls of ours have not come back.
- * @param [inout] heard      Of the caller, 0 at first.
+ * @param [inout] seen      Of the caller, 0 at first.
  * @param [in]    what       Of the caller's: "transfer".
  */
-void mkv_peer_check_late_drain(mkv_peer_t *peer, bool has_calls, uint64_t *heard,
+void mkv_peer_check_late_drain(mkv_peer_t *peer, bool has_calls, uint64_t *seen,
                                const char *what, uint64_t id);
 
 #endif

@@ -114,11 +114,11 @@ static void __attribute__((noinline)) mkv_post_piece_failed(void *user_data,
  */
 static bool mkv_calls_answer(mkv_calls_t *calls, void *request, ucs_status_t status)
 {
-    if (calls->asked != MKV_ASKED) {
+    if (calls->query != MKV_QUERY_SENT) {
         return false;
     }
     mkv_calls_note(calls, request);
-    calls->asked = MKV_ANSWERED;
+    calls->query = MKV_QUERY_DONE;
     calls->answer = status;
     ucp_request_free(request);
     return true;
@@ -131,13 +131,13 @@ static bool mkv_calls_answer(mkv_calls_t *calls, void *request, ucs_status_t sta
 static ucs_status_ptr_t mkv_calls_end_query(mkv_calls_t *calls,
                                             ucs_status_ptr_t request)
 {
-    if (calls->asked == MKV_ANSWERED) {
+    if (calls->query == MKV_QUERY_DONE) {
         return UCS_STATUS_PTR(calls->answer);
     }
-    if ((calls->asked == MKV_ASKED) && UCS_PTR_IS_PTR(request)) {
+    if ((calls->query == MKV_QUERY_SENT) && UCS_PTR_IS_PTR(request)) {
         mkv_calls_note(calls, request);
     }
-    calls->asked = MKV_NOT_ASKED;
+    calls->query = MKV_QUERY_NONE;
     return request;
 }
 
@@ -283,7 +283,7 @@ static ucs_status_ptr_t __attribute__((cold, noinline)) mkv_post_issue_first(
     (void)mkv_post_next(post, piece);
     post->bytes += piece->length;
     ++post->elements;
-    calls->asked = MKV_ASKED;
+    calls->query = MKV_QUERY_SENT;
     request = (post->leg->xfer->role == MKV_SRC)
                   ? ucp_put_nbx(ep, piece->local, piece->length, piece->remote,
                                 pair->rmem->rkey, &param)
@@ -302,7 +302,7 @@ static ucs_status_ptr_t __attribute__((cold, noinline)) mkv_post_issue_first(
 /* Issue one group of calls, or one call with a query. @return false: stop, because
  * there is no memory, a call failed, or strict mode refuses the path. */
 static bool __attribute__((noinline)) mkv_post_issue_pair(mkv_post_t *post,
-                                                          bool is_asked)
+                                                          bool is_queried)
 {
     const mkv_pair_t *pair = &post->plan->map->pairs[post->at.pair];
     const mkv_path_key_t key = mkv_post_path(post, pair, false);
@@ -317,7 +317,7 @@ static bool __attribute__((noinline)) mkv_post_issue_pair(mkv_post_t *post,
         return false;
     }
     post->has_pieces = true;
-    request = (!is_asked && mkv_path_is_known(post->leg->peer, &key))
+    request = (!is_queried && mkv_path_is_known(post->leg->peer, &key))
                   ? mkv_post_issue_calls(post, calls, &piece)
                   : mkv_post_issue_first(post, calls, &piece);
     mkv_calls_put(calls);
@@ -361,7 +361,7 @@ static void mkv_post_call_sgl(mkv_calls_t *calls, const mkv_list_put_t *put)
         mkv_post_wants_flush(post);
     }
     mkv_post_count_calls(post, 1);
-    calls->asked = put->is_asked ? MKV_ASKED : MKV_NOT_ASKED;
+    calls->query = put->is_queried ? MKV_QUERY_SENT : MKV_QUERY_NONE;
     request = mkv_ep_put_list(post->leg->peer->ep, put, mkv_post_sgl_cb,
                               mkv_calls_user_data(calls, 0));
     request = mkv_calls_end_query(calls, request);
@@ -389,7 +389,7 @@ static bool mkv_post_give_list(mkv_calls_t *calls, const mkv_pair_t *first,
     put.lengths = lists->lengths;
     put.remotes = lists->remotes;
     put.num = lists->num;
-    put.is_asked = !mkv_path_is_known(calls->post->leg->peer, key);
+    put.is_queried = !mkv_path_is_known(calls->post->leg->peer, key);
     mkv_post_call_sgl(calls, &put);
     return true;
 }

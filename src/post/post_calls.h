@@ -20,18 +20,18 @@
 /** Calls of one group; also its size and alignment in bytes. */
 #define MKV_CALLS_MAX 64u
 
-typedef enum mkv_asked {
-    MKV_NOT_ASKED,
-    MKV_ASKED,   /**< The call has not returned */
-    MKV_ANSWERED /**< The callback has run within the call */
-} mkv_asked_t;
+typedef enum mkv_query_state {
+    MKV_QUERY_NONE,
+    MKV_QUERY_SENT, /**< The call has not returned */
+    MKV_QUERY_DONE  /**< The callback has run within the call */
+} mkv_query_state_t;
 
 typedef struct mkv_calls {
     struct mkv_calls *next; /* ctx->free_calls */
     mkv_post_t *post;
     const mkv_lists_t *lists; /* the one call gives these; NULL: single pieces */
     mkv_cursor_t from;        /* the piece of call 0, the first of the list */
-    mkv_asked_t asked;        /* the only call, for its path */
+    mkv_query_state_t query;  /* the only call, for its path */
     ucs_status_t answer;      /* status of a callback within the call */
     unsigned num_inflight;
 } mkv_calls_t;
@@ -82,7 +82,7 @@ static inline mkv_calls_t *mkv_calls_get(mkv_post_t *post)
     calls->lists = NULL;
     calls->from = post->at;
     calls->num_inflight = 0;
-    calls->asked = MKV_NOT_ASKED;
+    calls->query = MKV_QUERY_NONE;
     return calls;
 }
 

@@ -124,7 +124,7 @@ static mkv_status_t mkv_incoming_raise(mkv_peer_t *peer, const mkv_msg_t *ask,
     if (incoming.units == NULL) {
         return MKV_ERR_NOMEM;
     }
-    if (peer->asks_raised - mkv_polled(&peer->asks_polled) + held >
+    if (peer->incoming_raised - mkv_polled(&peer->incoming_polled) + held >
         ctx->opts->max_queued) {
         free(incoming.units);
         return MKV_ERR_BUSY;
@@ -134,8 +134,8 @@ static mkv_status_t mkv_incoming_raise(mkv_peer_t *peer, const mkv_msg_t *ask,
         free(incoming.units);
         return MKV_ERR_NOMEM;
     }
-    mkv_event_count(event, &peer->asks_polled, held);
-    peer->asks_raised += held;
+    mkv_event_count(event, &peer->incoming_polled, held);
+    peer->incoming_raised += held;
     event->peer = peer;
     event->id = ask->id;
     event->epoch = ask->epoch;

@@ -319,7 +319,7 @@ bool mkv_leg_is_quiet(const mkv_leg_t *leg)
 void mkv_leg_check_late_drain(mkv_leg_t *leg)
 {
     if (!mkv_leg_is_quiet(leg)) {
-        mkv_peer_check_late_drain(leg->peer, !mkv_leg_is_drained(leg), &leg->heard,
+        mkv_peer_check_late_drain(leg->peer, !mkv_leg_is_drained(leg), &leg->seen,
                                   "transfer", leg->xfer->id);
     }
 }

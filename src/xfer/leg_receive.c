@@ -48,34 +48,34 @@ static uint64_t mkv_leg_exposed_sum(const mkv_leg_t *leg, const mkv_units_t *uni
 
 /* Whether other blocks than the exposed ones moved; where all of them have moved */
 static bool mkv_fin_is_of_others(const mkv_leg_t *leg, const mkv_units_t *units,
-                                 const mkv_wire_units_t *told)
+                                 const mkv_wire_units_t *moved)
 {
-    return told->has_sum && (told->num == units->num_local) &&
-           (told->sum != mkv_leg_exposed_sum(leg, units));
+    return moved->has_sum && (moved->num == units->num_local) &&
+           (moved->sum != mkv_leg_exposed_sum(leg, units));
 }
 
 /* Check that the moved units are the exposed ones; the leg fails if not. How often a
  * READ takes a unit is checked on the reader's side alone. */
 static bool mkv_leg_verify(mkv_leg_t *leg, const mkv_msg_t *fin)
 {
-    const mkv_wire_units_t *told;
+    const mkv_wire_units_t *moved;
     uint32_t i;
 
     for (i = 0; i < leg->num_units; ++i) {
-        told = mkv_fin_units(fin, leg->units[i].component);
-        if ((leg->xfer->mode == MKV_WRITE) && (told->num != leg->expect[i])) {
+        moved = mkv_fin_units(fin, leg->units[i].component);
+        if ((leg->xfer->mode == MKV_WRITE) && (moved->num != leg->expect[i])) {
             mkv_leg_fail(leg, MKV_ERR_LENGTH,
                          "peer %s, leg %u: component %u: %u units arrived, %u expected",
                          leg->peer->name, leg->index, leg->units[i].component,
-                         told->num, leg->expect[i]);
+                         moved->num, leg->expect[i]);
             return false;
         }
-        if (mkv_fin_is_of_others(leg, &leg->units[i], told)) {
+        if (mkv_fin_is_of_others(leg, &leg->units[i], moved)) {
             mkv_leg_fail(leg, MKV_ERR_BOUNDS,
                          "peer %s, leg %u: component %u: %u units %s, but not the "
                          "ones that were exposed",
                          leg->peer->name, leg->index, leg->units[i].component,
-                         told->num,
+                         moved->num,
                          (leg->xfer->mode == MKV_WRITE) ? "arrived" : "were read");
             return false;
         }
@@ -132,12 +132,12 @@ static bool mkv_leg_is_short_of_bytes(const mkv_leg_t *leg, const mkv_msg_t *fin
     const mkv_xfer_t *xfer = leg->xfer;
     const mkv_map_component_t *component;
     uint64_t expected = 0;
-    bool is_told = false;
+    bool has_bytes = false;
     size_t i;
 
     for (i = 0; i < xfer->num_expect; ++i) {
         component = mkv_map_component(leg->map, xfer->expect[i].component);
-        is_told |= (xfer->expect[i].num_bytes != 0);
+        has_bytes |= (xfer->expect[i].num_bytes != 0);
         if (xfer->expect[i].num_bytes != 0) {
             expected += xfer->expect[i].num_bytes;
         } else if (component != NULL) {
@@ -145,7 +145,7 @@ static bool mkv_leg_is_short_of_bytes(const mkv_leg_t *leg, const mkv_msg_t *fin
         }
     }
     *expected_p = expected;
-    return is_told && (fin->bytes != expected);
+    return has_bytes && (fin->bytes != expected);
 }
 
 static void mkv_leg_fin_received(mkv_leg_t *leg, const mkv_msg_t *fin)

@@ -68,7 +68,7 @@ typedef struct mkv_leg {
     char *error;           /**< Set before a failing status; NULL: none, or no memory */
     bool is_quiet;         /**< mkv_leg_attr_t's, as of the last change; atomic */
     mkv_leg_puts_t puts;
-    uint64_t heard;       /**< mkv_peer_check_late_drain() */
+    uint64_t seen;        /**< mkv_peer_check_late_drain() */
     bool is_owner;        /**< Its units are counted: owner.c */
     bool is_answer;       /**< The TERM answers one from before the open */
     bool is_peer_drained; /**< The peer cannot touch our memory any more */

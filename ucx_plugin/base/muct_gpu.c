@@ -181,7 +181,7 @@ static void muct_gpu_set_version(muct_gpu_t *gpu, int version)
     gpu->mem_type_managed = is_6 ? 3 : 4;
     gpu->may_query_events = !is_7;
     gpu->keeps_errors = is_7;
-    gpu->ipc_asks_owner = muct_gpu_ipc_needs_owner(version);
+    gpu->ipc_needs_owner = muct_gpu_ipc_needs_owner(version);
 }
 
 /* mori_doctor reads this line. */

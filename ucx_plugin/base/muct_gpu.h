@@ -189,8 +189,8 @@ typedef struct muct_gpu {
     int mem_type_device;   /**< hipMemoryTypeDevice of this version */
     int mem_type_managed;  /**< hipMemoryTypeManaged of this version */
     bool may_query_events; /**< hipEventQuery breaks no graph that others capture */
-    bool ipc_asks_owner;   /**< Opening a handle asks its owner's process, in whose
-                               network namespace one has to be */
+    bool ipc_needs_owner;  /**< Opening a handle asks its owner's process, in whose
+                              network namespace one has to be */
     bool keeps_errors;     /**< Errors stay until queried; NOT_READY is no error */
 } muct_gpu_t;
 

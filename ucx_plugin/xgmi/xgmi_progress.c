@@ -51,12 +51,12 @@
 /* Messages that a peer sent before its end are delivered before its end is reported. */
 static unsigned muct_xgmi_iface_receive_all(muct_xgmi_iface_t *iface)
 {
-    unsigned count = 0, heard;
+    unsigned count = 0, received;
 
     do {
-        heard = (iface->inbox != NULL) ? muct_xgmi_am_progress(iface) : 0;
-        count += heard;
-    } while ((heard > 0) && (count < MUCT_XGMI_MAX_LAST_MESSAGES));
+        received = (iface->inbox != NULL) ? muct_xgmi_am_progress(iface) : 0;
+        count += received;
+    } while ((received > 0) && (count < MUCT_XGMI_MAX_LAST_MESSAGES));
 
     return count;
 }

@@ -461,7 +461,7 @@ static uint32_t muct_xgmi_iface_network(const muct_gpu_t *gpu)
 {
     struct stat info;
 
-    return (gpu->ipc_asks_owner && (stat("/proc/self/ns/net", &info) == 0))
+    return (gpu->ipc_needs_owner && (stat("/proc/self/ns/net", &info) == 0))
                ? (uint32_t)info.st_ino
                : 0;
 }

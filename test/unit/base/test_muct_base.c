@@ -59,7 +59,7 @@ START_TEST(exporter_is_asked_by_release_and_setting)
     }
     fake_hip_set_version(cases[_i].major, cases[_i].minor);
     ck_assert_int_eq(muct_gpu_bind(HIPCPU_PATH, &gpu), UCS_OK);
-    ck_assert_int_eq(gpu.ipc_asks_owner, cases[_i].asks_owner);
+    ck_assert_int_eq(gpu.ipc_needs_owner, cases[_i].asks_owner);
 }
 END_TEST
 

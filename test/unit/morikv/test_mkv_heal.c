@@ -994,7 +994,7 @@ START_TEST(who_sends_more_than_there_is_room_for_is_given_up)
     pair_connect(1, 0);
     pair_connect(2, 0);
     pair_sides[2].peers[0]->remote.info.max_queued = UINT64_MAX;
-    pair_sides[2].peers[0]->credit.is_told = true;
+    pair_sides[2].peers[0]->credit.has_report = true;
     for (i = 0; i < 70; ++i) {
         OK(mkv_send(pair_sides[2].peers[0], 0, i, NULL, 0, NULL, 0));
         progress();
@@ -1037,8 +1037,8 @@ START_TEST(a_flood_waits_until_the_peer_is_ready)
     unsigned num;
 
     pair_setup();
-    ck_assert(A->peers[1]->credit.is_told);
-    A->peers[1]->credit.is_told = false;
+    ck_assert(A->peers[1]->credit.has_report);
+    A->peers[1]->credit.has_report = false;
     B->peers[0]->state = MKV_CONN_SHAKING;
     for (num = 0; num < 10000; ++num) {
         if (mkv_send(A->peers[1], 0, num, NULL, 0, NULL, 0) != MKV_OK) {

@@ -360,7 +360,7 @@ START_TEST(who_cannot_be_told_of_regions_is_given_up)
     if (_i == 0) {
         msg.from = B->ctx->process.ctx_id;
         msg.to = A->ctx->process.ctx_id;
-        peer->told_epoch = 0;
+        peer->sent_epoch = 0;
         ++B->peers[0]->tx_seq;
         pair_receive_blob(A->ctx, msg, B->ctx, 1, peer->rx_seq);
     } else if (_i == 1) {

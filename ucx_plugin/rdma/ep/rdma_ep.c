@@ -150,7 +150,7 @@ ucs_status_t muct_rdma_ep_get_address(uct_ep_h tl_ep, uct_ep_addr_t *addr)
     ep_addr.num_receives =
         (uint16_t)((ep->doom == UCS_OK) ? ep->rx.first : iface->limits.rx_first);
     ep_addr.receive_size = iface->limits.seg_size;
-    ep_addr.max_reads = ep->told_reads = muct_rdma_ep_dest_reads(ep);
+    ep_addr.max_reads = ep->announced_reads = muct_rdma_ep_dest_reads(ep);
     ep_addr.flush_addr = iface->flush_mem->base;
     ep_addr.flush_rkey = iface->flush_mem->mrs[0]->rkey;
     ep_addr.has_ece = iface->has_ece;
@@ -166,7 +166,7 @@ ucs_status_t muct_rdma_ep_get_address(uct_ep_h tl_ep, uct_ep_addr_t *addr)
     }
 
     if (ep->state == MUCT_RDMA_EP_INIT) {
-        ep->recover.told_ctl_qp = ep_addr.ctl_qp;
+        ep->recover.announced_ctl_qp = ep_addr.ctl_qp;
     }
     muct_rdma_ep_addr_pack(&ep_addr, addr);
     return UCS_OK;
@@ -256,14 +256,14 @@ static ucs_status_t muct_rdma_ep_agree_reads(muct_rdma_ep_t *ep, uint8_t granted
                   muct_rdma_iface_md(iface)->device.name, granted);
     }
 
-    if ((ep->told_reads <= granted) ||
+    if ((ep->announced_reads <= granted) ||
         muct_rdma_ep_iface(ep)->listener->broke(ep, UCS_ERR_CONNECTION_RESET)) {
         return UCS_OK;
     }
 
     muct_error("this side announced %u concurrent reads to the peer, but the device "
                "grants %u: set UCX_MORI_RDMA_MAX_READS=%u",
-               ep->told_reads, granted, granted);
+               ep->announced_reads, granted, granted);
     return UCS_ERR_UNREACHABLE;
 }
 

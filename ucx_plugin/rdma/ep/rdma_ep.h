@@ -95,13 +95,13 @@ struct muct_rdma_ep {
     bool is_fence_unread; /**< The fence's reads found no room yet; is_fenced, too */
     bool is_job_fenced;   /**< A fence came while ep->job was not posted */
     bool is_dispatching;
-    bool is_canceled;   /**< Canceled by a flush: the user gets no further reports */
-    bool has_event;     /**< Something ended since requests were called last */
-    bool wants_buf;     /**< An operation found no buffer since then */
-    bool has_work;      /**< Linked in iface->work */
-    bool is_ahead;      /**< Made ahead; it has no user yet */
-    uint8_t told_reads; /**< dest_reads as the peer knows it; 0: unknown yet */
-    uint8_t dest_reads; /**< Reads that our queue pairs answer at once */
+    bool is_canceled; /**< Canceled by a flush: the user gets no further reports */
+    bool has_event;   /**< Something ended since requests were called last */
+    bool wants_buf;   /**< An operation found no buffer since then */
+    bool has_work;    /**< Linked in iface->work */
+    bool is_ahead;    /**< Made ahead; it has no user yet */
+    uint8_t announced_reads; /**< dest_reads as the peer knows it; 0: unknown yet */
+    uint8_t dest_reads;      /**< Reads that our queue pairs answer at once */
     uint32_t psn;
     uint64_t serial;            /**< Larger than that of each made before */
     muct_rdma_iface_t *carrier; /**< Interface of the queue pairs' device, or of their

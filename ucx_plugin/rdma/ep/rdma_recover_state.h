@@ -39,7 +39,7 @@ typedef struct muct_rdma_recover {
     uint32_t first_ctl_qp;           /**< Control qp of that device */
     uint64_t peer_incarnation;       /**< Incarnation of the peer's present device */
     uint32_t peer_ctl_qp;            /**< Control qp of that device */
-    uint32_t told_ctl_qp;            /**< Ours, as the endpoint's address says */
+    uint32_t announced_ctl_qp;       /**< Ours, as the endpoint's address says */
     bool has_moved;                  /**< Either side uses another device */
     uint64_t move_ms;                /**< Time to try another device */
     uint64_t patience_ms; /**< Time to wait for an answer by the present one */

@@ -45,11 +45,11 @@ struct muct_rdma_md {
     uint8_t num_rkeys;    /**< Most keys of a packed key */
     muct_rdma_gpu_ways_t gpu_ways;
     ucs_ternary_auto_value_t dmabuf_canary; /**< Look whether dma-bufs are right */
-    bool has_told_canary;                   /**< Logged that a dma-buf was wrong */
-    bool has_told_atomics; /**< Logged memory registered without atomics */
-    bool has_told_bare;    /**< Logged that memory has no keys */
-    bool has_told_crash;   /**< Logged that an export may end the process */
-    bool has_told_lack;    /**< Logged that the kernel lacks dma-buf support */
+    bool has_logged_canary;                 /**< Logged that a dma-buf was wrong */
+    bool has_logged_atomics; /**< Logged memory registered without atomics */
+    bool has_logged_bare;    /**< Logged that memory has no keys */
+    bool has_logged_crash;   /**< Logged that an export may end the process */
+    bool has_logged_lack;    /**< Logged that the kernel lacks dma-buf support */
     char kernel_lack[128];
     ucs_config_allow_list_t devices;
     bool has_gpu_direct; /**< The device registers GPU memory */

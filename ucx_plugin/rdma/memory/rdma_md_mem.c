@@ -60,8 +60,8 @@ static ucs_status_t muct_rdma_md_find_page(muct_rdma_md_t *md, const void *addre
 /* The kernel may then keep the memory where its processor is. */
 static void muct_rdma_md_warn_lack(muct_rdma_md_t *md)
 {
-    if ((md->kernel_lack[0] != '\0') && !md->has_told_lack) {
-        md->has_told_lack = true;
+    if ((md->kernel_lack[0] != '\0') && !md->has_logged_lack) {
+        md->has_logged_lack = true;
         muct_warn("%s: GPU memory is registered by dma-buf, but %s: it may be moved to "
                   "the host and be slow; load the GPU driver's peer memory module",
                   md->device.name, md->kernel_lack);
@@ -70,8 +70,8 @@ static void muct_rdma_md_warn_lack(muct_rdma_md_t *md)
 
 static void muct_rdma_md_warn_crash(muct_rdma_md_t *md)
 {
-    if (md->gpu_ways.may_crash && !md->has_told_crash) {
-        md->has_told_crash = true;
+    if (md->gpu_ways.may_crash && !md->has_logged_crash) {
+        md->has_logged_crash = true;
         muct_warn(
             "%s: GPU memory is exported as a dma-buf, and this release of ROCm "
             "(7.0 to 7.2) may end the process in a later allocation (rocm-systems "
@@ -87,14 +87,14 @@ static ucs_status_t muct_rdma_md_refuse_dmabuf(muct_rdma_md_t *md,
                                                const muct_rdma_mem_params_t *params,
                                                muct_rdma_mem_t *mem)
 {
-    ucs_log(md->has_told_canary ? UCS_LOG_LEVEL_DEBUG : UCS_LOG_LEVEL_WARN,
+    ucs_log(md->has_logged_canary ? UCS_LOG_LEVEL_DEBUG : UCS_LOG_LEVEL_WARN,
             "%s: GPU memory 0x%" PRIx64 " length %" PRIu64
             " registered by dma-buf (offset %" PRIu64
             ") is not what the device reads there: refused; set UCX_MORI_RDMA_DMABUF=n "
             "with the GPU driver's peer memory, or have the application register whole "
             "allocations (PyTorch: no expandable segments)",
             md->device.name, mem->base, mem->length, params->dmabuf_offset);
-    md->has_told_canary = true;
+    md->has_logged_canary = true;
     muct_rdma_mem_destroy(mem);
     errno = EIO; /* not a refusal that others may make up for */
     return UCS_ERR_IO_ERROR;
@@ -279,7 +279,7 @@ static void muct_rdma_md_warn_bare(muct_rdma_md_t *md, const void *address,
                                    size_t length, bool is_gpu)
 {
     ucs_log(
-        md->has_told_bare ? UCS_LOG_LEVEL_DEBUG : UCS_LOG_LEVEL_WARN,
+        md->has_logged_bare ? UCS_LOG_LEVEL_DEBUG : UCS_LOG_LEVEL_WARN,
         "%s: %s memory %p length %zu has no key with this device, which refused it: "
         "peers reach it by messages or other transports, slower, and puts and gets "
         "from it over this device fail%s",
@@ -287,7 +287,7 @@ static void muct_rdma_md_warn_bare(muct_rdma_md_t *md, const void *address,
         is_gpu ? "; memory of expandable segments: PYTORCH_CUDA_ALLOC_CONF="
                  "expandable_segments:False"
                : "");
-    md->has_told_bare = true;
+    md->has_logged_bare = true;
 }
 
 /* A caller that hides errors goes on without a handle. */
@@ -308,8 +308,8 @@ static ucs_status_t muct_rdma_md_reg_bare(muct_rdma_md_t *md, void *address,
 static void muct_rdma_md_warn_atomics(muct_rdma_md_t *md, const muct_rdma_mem_t *mem)
 {
     if ((mem->num > 0) && (md->access & ~mem->access & IBV_ACCESS_REMOTE_ATOMIC) &&
-        !md->has_told_atomics) {
-        md->has_told_atomics = true;
+        !md->has_logged_atomics) {
+        md->has_logged_atomics = true;
         muct_warn("%s: memory 0x%" PRIx64 " length %" PRIu64
                   " was refused for atomics and is registered without them; unset "
                   "UCX_MORI_RDMA_ATOMICS unless the program uses atomics",

@@ -70,7 +70,7 @@ void muct_rdma_recover_send_gone(muct_rdma_iface_t *iface,
 
 void muct_rdma_recover_announce(muct_rdma_ep_t *ep)
 {
-    const muct_rdma_ctl_msg_t as_if_asked = {
+    const muct_rdma_ctl_msg_t as_answer = {
         .dev = ep->peer,
         .from = {ep->peer_ep.qp_nums[0], ep->peer_ep.psn},
         .to = {ep->chans[0].first_qp_num, ep->psn},
@@ -79,6 +79,6 @@ void muct_rdma_recover_announce(muct_rdma_ep_t *ep)
     };
 
     if (muct_rdma_recover_is_possible(ep)) {
-        muct_rdma_recover_send_gone(ep->carrier, &as_if_asked);
+        muct_rdma_recover_send_gone(ep->carrier, &as_answer);
     }
 }

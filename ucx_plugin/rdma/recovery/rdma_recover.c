@@ -628,8 +628,8 @@ void muct_rdma_recover_connected(muct_rdma_ep_t *ep)
         ep->carrier->async_countdown = 1; /* the next progress prepares for it */
     }
 
-    if ((ep->recover.told_ctl_qp != 0) && (ctl->ibv != NULL) &&
-        (ctl->ibv->qp_num != ep->recover.told_ctl_qp)) {
+    if ((ep->recover.announced_ctl_qp != 0) && (ctl->ibv != NULL) &&
+        (ctl->ibv->qp_num != ep->recover.announced_ctl_qp)) {
         muct_rdma_recover_announce_number(ep);
     }
 }

@@ -332,9 +332,9 @@ err_unmap:
 /* Log once for each owner: each interface that could reach a peer looks it up. */
 static bool muct_xgmi_page_must_log(uint64_t owner)
 {
-    static _Atomic uint64_t told;
+    static _Atomic uint64_t last_owner;
 
-    return atomic_exchange(&told, owner) != owner;
+    return atomic_exchange(&last_owner, owner) != owner;
 }
 
 /* Root could open it, and its owner not root's: neither side is to use the other. */
