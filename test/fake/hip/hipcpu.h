@@ -7,27 +7,26 @@
  * @file
  * Controls of libhipcpu, the HIP runtime on the CPU, for tests in its process.
  *
- * The runtime obeys AMD's rules for programs that are right. What is wrong in
- * any case (freeing twice, a copy beyond an allocation, a stream destroyed while
- * it works) ends the process by abort(3) with a text, so that a test fails where
- * the fault is.
+ * The runtime obeys AMD's rules for correct programs. A call that is wrong under all
+ * rules (freeing twice, a copy beyond an allocation, a stream destroyed while it works)
+ * ends the process by abort(3) with a text, so that a test fails where the fault is.
  *
  * Environment, read at the first call into the runtime:
  *
  *   HIPCPU_VERSION=6.4    ROCm release whose rules hold: 5.7 to 7.3
- *   HIPCPU_RULES=LIST     what it does to programs that are right, too: "amd" for all
- *                         that the release does, or names of docs/dev/hipcpu.md, with a
- *                         minus in front to leave one out
+ *   HIPCPU_RULES=LIST     rules that also restrict correct programs: "amd" for all of
+ *                         the release, or names of docs/dev/hipcpu.md, with a minus in
+ *                         front to leave one out
  *   HIPCPU_ARCH=gfx942    architecture of the devices; gfx1100 has no write-back
  *   HIPCPU_DEVICES=2      devices of the machine, shared by all processes
  *   HIPCPU_PARTITIONS=1   devices a GPU is cut into, functions of its PCI address
- *   HIP_VISIBLE_DEVICES   which of them this process sees, as with AMD
+ *   HIP_VISIBLE_DEVICES   devices that this process sees, as with AMD
  *   HIPCPU_MEMORY=BYTES   memory of a device (192 GiB, taken when touched)
  *   HIPCPU_COPY=0         copies and kernels move no bytes and end at once, for
  *                         measuring the host's share
  *   HIPCPU_INLINE=1       work is done inside the call that submits it
- *   HIPCPU_DELAY=USEC     every piece of work takes so much longer
- *   HIPCPU_IPC_TIMEOUT=10000  milliseconds that an exporter is asked (rule ipc-server)
+ *   HIPCPU_DELAY=USEC     extra time of every piece of work
+ *   HIPCPU_IPC_TIMEOUT=10000  milliseconds to wait for an exporter (rule ipc-server)
  *   HIPCPU_HOLD=FILE      no stream works while FILE exists
  *   HIPCPU_GUARD=1        the CPU may not touch device memory: SIGSEGV
  *   HIPCPU_FAIL=LIST      faults as with hipcpu_fail(): "hipMalloc:3:2,..." makes
