@@ -1283,8 +1283,8 @@ typedef struct mkv_stats {
     uint64_t lists_allocated; /**< Grows only while posts get larger */
     uint64_t num_memh, num_regions, num_peers;
     uint64_t quarantined_xfers;
-    uint64_t pulls_sent;    /**< READ, destination: posts that the owner was asked to
-                                 push (option READ_BY) */
+    uint64_t pulls_sent;    /**< READ, destination: posts whose push was requested
+                                 from the owner (option READ_BY) */
     uint64_t pulls_refused; /**< Pulls that were replaced by gets */
     uint64_t pulls_served;  /**< READ, source: posts pushed for readers */
     uint64_t bytes_pushed;  /**< Bytes of these that have arrived */

@@ -30,7 +30,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#define MKV_THREAD_NAP_NS MKV_NSEC_PER_MSEC /* while a gate has to be asked */
+#define MKV_THREAD_NAP_NS MKV_NSEC_PER_MSEC /* while a gate has to be queried */
 #define MKV_THREAD_SLEEP_NS                                                            \
     (100 * MKV_NSEC_PER_MSEC)     /* a clock of the caller's may jump */
 #define MKV_THREAD_TRIES 1000     /* for the lock, before it sleeps for it */

@@ -147,7 +147,8 @@ static void mkv_op_learn(mkv_op_t *op, bool is_list, ucs_status_ptr_t request)
     }
     if (op->queried != NULL) {
         mkv_peer_note_list_support(op->peer, op->queried, request);
-        op->queried = NULL; /* the call's callback, or its return: what comes first */
+        op->queried =
+            NULL; /* at the callback or the call's return, whichever is first */
     }
     mkv_path_note(op->peer, &key, request);
 }

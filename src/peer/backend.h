@@ -5,7 +5,7 @@
 
 /**
  * @file
- * Which transports carry a peer's data, and what may be asked of them.
+ * Transports that carry a peer's data, and the calls that they take.
  */
 
 #include "peer/peer.h"

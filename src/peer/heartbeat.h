@@ -23,10 +23,10 @@ void mkv_heartbeat_watch_gap(mkv_peer_t *peer);
 void mkv_heartbeat_answer(mkv_peer_t *peer);
 
 /**
- * Whether no message came from the peer since the last look of the same caller; a first
- * look, and one that finds it alive, asks it to answer.
+ * Whether no message came from the peer since the last call by the same caller. A first
+ * call, and one that finds the peer alive, sends a PING.
  *
- * @param [inout] seen  Of the caller, 0 at first.
+ * @param [inout] seen  Caller's state, 0 at first.
  */
 bool mkv_heartbeat_is_silent(mkv_peer_t *peer, uint64_t *seen);
 

@@ -39,14 +39,14 @@ uint64_t mkv_peer_check(mkv_peer_t *peer, uint64_t now);
 bool mkv_peer_is_harmless(mkv_peer_t *peer);
 
 /**
- * Something that has failed is not quiet in time. That is its own fate, as long as the
- * peer lives: what proves it quiet still comes over the connection, which serves others
- * meanwhile. The connection is cut when the peer does not answer until the next such
- * call, and the cut ends our own calls or is a proof.
+ * Check the peer of a failed transfer or operation that was not quiet in time. While
+ * the peer lives, nothing happens: the proof still comes over the connection, which
+ * serves others meanwhile. If the peer does not answer until the next such call, the
+ * connection is cut. The cut ends our own calls or is a proof.
  *
  * @param [in]    has_calls  Calls of ours have not come back.
- * @param [inout] seen      Of the caller, 0 at first.
- * @param [in]    what       Of the caller's: "transfer".
+ * @param [inout] seen       Caller's state, 0 at first.
+ * @param [in]    what       Name for the log: "transfer".
  */
 void mkv_peer_check_late_drain(mkv_peer_t *peer, bool has_calls, uint64_t *seen,
                                const char *what, uint64_t id);

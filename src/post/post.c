@@ -106,7 +106,7 @@ static void __attribute__((noinline)) mkv_post_piece_failed(void *user_data,
                   status);
 }
 
-/* ---- The first call between two memory types is asked for its path --------------- */
+/* ---- The first call between two memory types is queried for its path ------------- */
 
 /*
  * Called by the callback.

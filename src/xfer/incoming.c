@@ -183,7 +183,7 @@ void mkv_incoming_receive(mkv_peer_t *peer, const mkv_msg_t *ask, const void *da
     }
     if (status != MKV_OK) {
         mkv_early_cancel(peer, ask->from_nonce);
-        mkv_reply_term(peer, ask, status, "too many transfers are asked for");
+        mkv_reply_term(peer, ask, status, "too many transfers are requested");
     }
 }
 

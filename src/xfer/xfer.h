@@ -35,7 +35,7 @@ typedef struct mkv_leg {
 
     mkv_list_t posts;   /**< Posts that UCX has in part or not at all, in order */
     mkv_list_t running; /**< Posts that UCX has whole */
-    mkv_list_t pulled;  /**< READ, active: posts that the owner was asked to put */
+    mkv_list_t pulled;  /**< READ, active: posts requested from the owner */
     mkv_list_t pushed;  /**< READ, passive: such posts, complete and not flushed; WRITE,
                            active: posts that notify the peer */
     mkv_list_t flushed; /**< Posts of pushed that a running flush covers */

@@ -189,8 +189,8 @@ typedef struct muct_gpu {
     int mem_type_device;   /**< hipMemoryTypeDevice of this version */
     int mem_type_managed;  /**< hipMemoryTypeManaged of this version */
     bool may_query_events; /**< hipEventQuery breaks no graph that others capture */
-    bool ipc_needs_owner;  /**< Opening a handle asks its owner's process, in whose
-                              network namespace one has to be */
+    bool ipc_needs_owner;  /**< Opening a handle queries its owner's process, and works
+                              in the owner's network namespace only */
     bool keeps_errors;     /**< Errors stay until queried; NOT_READY is no error */
 } muct_gpu_t;
 
@@ -352,7 +352,7 @@ int muct_gpu_relax(const muct_gpu_t *gpu);
 void muct_gpu_unrelax(const muct_gpu_t *gpu, int mode);
 
 
-/** Whether a query's result says no more than that it is to be asked again. */
+/** Whether a query's result means only that the query must be repeated. */
 static inline bool muct_gpu_is_not_ready(int error)
 {
     return (error == MUCT_HIP_NOT_READY) || (error == MUCT_HIP_CAPTURE_UNSUPPORTED) ||

@@ -17,7 +17,7 @@
 #define MUCT_TOPO_MAX_DEVICES 256
 #define MUCT_TOPO_NAME_PRIORITY 5 /* of the name; NICs give theirs 10 */
 
-/* System device + 1, 0: not asked yet. */
+/* System device + 1, 0: not queried yet. */
 static atomic_int muct_topo_known[MUCT_TOPO_MAX_DEVICES];
 
 

@@ -19,9 +19,9 @@
 
 
 /**
- * Has UCX a ROCm component of its own that finds devices here?
+ * Whether UCX has a ROCm component of its own that finds devices here.
  *
- * To be asked from a component's functions, when UCX has loaded all its modules.
+ * Call it from a component's functions, when UCX has loaded all its modules.
  */
 bool muct_ucx_rocm_is_there(void);
 

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * libuct_mori: what UCX finds in UCX_PLUGIN_PATH. It needs no UCX library and has no
- * symbol of one, so any UCX can open it, and no second one comes into the process by
- * it. UCX calls its entry; the return address says which UCX that is. The core of that
- * UCX's minor version, which lies beside this file, is opened, bound to that UCX and
- * asked to register.
+ * libuct_mori: the module that UCX finds in UCX_PLUGIN_PATH. It needs no UCX library
+ * and has no symbol of one, so any UCX can open it, and it brings no second UCX into
+ * the process. UCX calls its entry; the return address shows which UCX that is. The
+ * core for that UCX's minor version lies beside this file. It is opened, bound to that
+ * UCX, and registers.
  *
- * A process may hold several UCX. Each calls; each gets a core of its own, for a core
- * holds the addresses of one UCX. Where two are of one minor version the second gets a
- * copy of the core's file, in memory.
+ * A process may hold several UCX. Each calls and gets a core of its own, as a core
+ * holds the addresses of one UCX. If two have one minor version, the second gets a copy
+ * of the core's file, in memory.
  *
  * When no core can serve, UCX works as without us, and one line says why. The module
  * stays in memory (-z nodelete), as UCX keeps pointers into the core for ever.

@@ -340,7 +340,7 @@ static ucs_status_t muct_xgmi_md_mkey_pack(uct_md_h md, uct_mem_h memh, void *ad
     muct_xgmi_mem_t *mem = memh;
     muct_xgmi_key_t key = {0};
 
-    /* The key is of the whole registration, whatever part was asked for. */
+    /* The key covers the whole registration, not the requested part. */
     (void)address;
     (void)length;
     mem->may_invalidate |= !!(flags & UCT_MD_MKEY_PACK_FLAG_INVALIDATE_RMA);

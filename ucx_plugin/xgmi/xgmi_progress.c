@@ -331,7 +331,7 @@ ucs_status_t muct_xgmi_iface_event_arm(uct_iface_h tl_iface, unsigned events)
     }
     if ((status == UCS_OK) && (iface->inbox != NULL) &&
         !muct_xgmi_inbox_arm(iface->inbox)) {
-        status = UCS_ERR_BUSY; /* to be heard by progress */
+        status = UCS_ERR_BUSY; /* progress receives it */
     }
     if (status == UCS_OK) {
         iface->was_armed = true;

@@ -19,7 +19,7 @@
 void muct_xgmi_ep_zcopy_done(muct_xgmi_op_t *op, ucs_status_t status);
 
 
-/** Logs what was asked for. @return UCS_ERR_INVALID_ADDR. */
+/** Log the access. @return UCS_ERR_INVALID_ADDR. */
 ucs_status_t muct_xgmi_ep_out_of_bounds(const muct_xgmi_rkey_t *rkey, uint64_t raddr,
                                         uint64_t length);
 

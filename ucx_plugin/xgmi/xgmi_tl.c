@@ -248,7 +248,7 @@ static bool muct_xgmi_iface_can_reach(const muct_xgmi_iface_t *iface,
     } else if (status != UCS_ERR_CONNECTION_RESET) {
         uct_iface_fill_info_str_buf(params,
                                     "the control page of process 0x%lx (pid %u) cannot "
-                                    "be used, as a warning told",
+                                    "be used; see its warning",
                                     addr.owner, addr.pid);
         return false;
     }

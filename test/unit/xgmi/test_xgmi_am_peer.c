@@ -324,7 +324,7 @@ START_TEST(peer_of_another_user_is_not_reached)
     muct_xgmi_page_path(am_dir, am_iface_of(&peer.words.addr).owner, "", path,
                         sizeof(path));
     ck_assert_int_eq(chown(path, 12345, 12345), 0);
-    am_expect_unreachable(&peer.words.addr, "cannot be used, as a warning told");
+    am_expect_unreachable(&peer.words.addr, "cannot be used; see its warning");
     peer_end(&peer, false);
 }
 END_TEST

@@ -7,7 +7,7 @@
  * @file
  * The kernel's routes through one network interface, to know before connecting whether
  * a peer's address is reached by it. All routing tables count, those of rules and VRFs
- * too, and so do routes by a gateway; which one the kernel will take is not asked.
+ * too, and so do routes by a gateway; the one that the kernel will take is not queried.
  *
  * One thread per set of routes.
  */

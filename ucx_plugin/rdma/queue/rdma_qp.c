@@ -103,7 +103,7 @@ ucs_status_t muct_rdma_qp_create(struct ibv_pd *pd, struct ibv_cq *cq,
     }
     __atomic_add_fetch(&muct_rdma_qp_num, 1, __ATOMIC_RELAXED);
 
-    /* never more than was asked for: memory of ours is sized by it */
+    /* at most the requested size, as our memory has that size */
     if (attr.cap.max_inline_data < max_inline) {
         max_inline = attr.cap.max_inline_data;
     }

@@ -519,7 +519,7 @@ static bool muct_xgmi_batch_is_event_over(muct_xgmi_queue_t *queue,
         muct_error("copies on device %d failed: hipEventQuery() = %s", queue->device,
                    muct_gpu_error_name(queue->gpu, ret));
         batch->status = UCS_ERR_IO_ERROR;
-        muct_xgmi_queue_sync(queue, stream); /* what cannot be asked of may run */
+        muct_xgmi_queue_sync(queue, stream); /* copies that cannot be queried may run */
     }
     return true;
 }

@@ -49,10 +49,10 @@ struct muct_xgmi_batch {
     bool was_launched;
     unsigned launch_stream; /* for its launch and calls */
     uint32_t sequence;
-    uint64_t armed_at_ns; /* first time it was slept for; 0: never */
+    uint64_t armed_at_ns; /* first time a thread slept for it; 0: never */
     ucs_status_t status;
     muct_hip_event_t events[MUCT_XGMI_MAX_STREAMS];
-    uint32_t marks[MUCT_XGMI_MAX_STREAMS]; /* where events are not asked */
+    uint32_t marks[MUCT_XGMI_MAX_STREAMS]; /* where events are not queried */
 };
 
 

@@ -11,9 +11,9 @@
 #include "xgmi/copy/xgmi_queue.h"
 
 /**
- * Make streams until there are so many; the device is current.
+ * Make streams up to @a count; the device is current.
  *
- * @return hipError_t of the last one that was asked for.
+ * @return hipError_t of the last attempt.
  */
 int muct_xgmi_queue_add_streams(muct_xgmi_queue_t *queue, unsigned count);
 

@@ -246,7 +246,7 @@ static void muct_xgmi_inbox_reject(muct_xgmi_inbox_t *inbox, unsigned index)
     muct_xgmi_inbox_ignore(inbox, index);
 }
 
-/* A sender's first message. @return Whether it can be heard. */
+/* Handle a sender's first message. @return Whether its ring can be read. */
 static bool muct_xgmi_inbox_begin(muct_xgmi_inbox_t *inbox, unsigned index)
 {
     unsigned char *bytes = muct_xgmi_inbox_map_ring(inbox, index);
