@@ -29,6 +29,7 @@ class Listener:
         self._each_round = each_round
         self._fd = os.eventfd(0, os.EFD_CLOEXEC)
         self._lock = threading.RLock()  # of the next two, and of the descriptor's life
+        self._pid = os.getpid()
         self._is_closing = False
         self._has_ended = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -47,8 +48,11 @@ class Listener:
     def close(self) -> bool:
         """End the thread and wait for it, unless this is it. Nothing else after that.
 
-        :return: whether this call did; False: an earlier one has.
+        :return: whether this call did; False: an earlier one has, or this is a forked child,
+            which has no such thread, and locks that stay held.
         """
+        if self._pid != os.getpid():
+            return False
         with self._lock:
             if self._is_closing:
                 return False

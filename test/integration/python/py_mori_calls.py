@@ -9,9 +9,11 @@ that a transfer can be posted before the connection, or the peer's memory, is kn
 from __future__ import annotations
 
 import os
+import signal
 import threading
 import time
 import unittest
+import warnings
 from unittest import mock
 
 import morikv
@@ -171,6 +173,37 @@ class Calls(unittest.TestCase):
         self.assertTrue(self.session.alive())
         self.engine.deregister_remote_engine(self.slow.desc)
         self.assertFalse(self.session.alive())
+
+
+class Forked(unittest.TestCase):
+    """A child of fork() has the parent's locks as they were, and none of its threads."""
+
+    def test_a_child_closes_its_copy_without_a_lock(self):
+        engine = IOEngine("parent", IOEngineConfig("127.0.0.1", 0))
+        engine.create_backend(BackendType.TCP)
+        self.addCleanup(engine.close)
+        hub = engine._get_hub()
+        is_held, may_end = threading.Event(), threading.Event()
+
+        def hold():
+            with hub._listener._lock, hub.lock:
+                is_held.set()
+                may_end.wait()
+
+        holder = threading.Thread(target=hold)
+        holder.start()
+        is_held.wait()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that this process has threads
+            child = os.fork()
+        if child == 0:
+            signal.alarm(30)  # ends a hang
+            engine.close()
+            os._exit(0)
+        status = os.waitpid(child, 0)[1]
+        may_end.set()
+        holder.join()
+        self.assertEqual(status, 0)
 
 
 class Inside(unittest.TestCase):
