@@ -17,7 +17,8 @@ test_kfd_libkfdcpu_la_LIBADD = -ldl -lpthread
 if HAVE_HIP_HEADERS
 kfd_hip_sources = test/kfd/hip_lib.c test/kfd/hip_lib.h
 kfd_hip_cppflags = $(AM_CPPFLAGS) $(HIP_CFLAGS)
-check_PROGRAMS += test/kfd/hip_tour test/kfd/hip_ipc test/kfd/hip_chunks test/kfd/hip_calls
+check_PROGRAMS += test/kfd/hip_tour test/kfd/hip_ipc test/kfd/hip_chunks test/kfd/hip_calls \
+	test/kfd/hip_neighbours
 test_kfd_hip_calls_SOURCES = test/kfd/hip_calls.c test/kfd/hip_calls.h \
 	test/kfd/hip_calls_capture.c test/kfd/hip_calls_memory.c test/kfd/hip_calls_share.c \
 	$(kfd_hip_sources)
@@ -33,6 +34,9 @@ test_kfd_hip_ipc_LDADD = -ldl
 test_kfd_hip_chunks_SOURCES = test/kfd/hip_chunks.c $(kfd_hip_sources)
 test_kfd_hip_chunks_CPPFLAGS = $(kfd_hip_cppflags)
 test_kfd_hip_chunks_LDADD = -ldl
+test_kfd_hip_neighbours_SOURCES = test/kfd/hip_neighbours.c $(kfd_hip_sources)
+test_kfd_hip_neighbours_CPPFLAGS = $(kfd_hip_cppflags)
+test_kfd_hip_neighbours_LDADD = $(UCX_LIBS) -lucs -ldl
 endif
 endif
 EXTRA_DIST += test/kfd/README.md test/kfd/compare_calls.py test/kfd/differences.txt test/kfd/run
