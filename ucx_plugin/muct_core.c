@@ -84,6 +84,9 @@ void muct_core_register(const char *core, const char *ucs)
         ucs_list_add_tail(&ucs_config_global_list, &muct_gpu_config_entry.list);
     }
 
+#ifndef HAVE_VERBS
+    muct_report(MUCT_REPORT_RDMA, "mori_rdma is not built (no libibverbs)");
+#endif
     for (transport = muct_transports; *transport != NULL; ++transport) {
         muct_core_register_transport(*transport);
     }

@@ -17,6 +17,8 @@
 #include <dlfcn.h>
 #include <link.h>
 #include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -199,6 +201,24 @@ static void muct_gpu_log(const muct_gpu_t *gpu)
                gpu->version, driver, gpu->num_devices);
 }
 
+/* An error where the application named the runtime; the report has it in any case. */
+static void muct_gpu_refuse(ucs_log_level_t level, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static void muct_gpu_refuse(ucs_log_level_t level, const char *fmt, ...)
+{
+    char text[256];
+    va_list args;
+
+    va_start(args, fmt);
+    (void)vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
+    if (level < UCS_LOG_LEVEL_DEBUG) {
+        ucs_log(level, "%s", text);
+    }
+    muct_report(MUCT_REPORT_GPU, "%s", text);
+}
+
 ucs_status_t muct_gpu_bind(const char *path, muct_gpu_t *gpu)
 {
     ucs_log_level_t level = (path == NULL) ? UCS_LOG_LEVEL_DEBUG : UCS_LOG_LEVEL_ERROR;
@@ -211,7 +231,8 @@ ucs_status_t muct_gpu_bind(const char *path, muct_gpu_t *gpu)
     lib = (path == NULL) ? muct_gpu_open_found(&name)
                          : dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if ((lib == NULL) && (path == NULL)) {
-        muct_debug("no GPU runtime");
+        muct_report(MUCT_REPORT_GPU,
+                    "mori_xgmi is not used: no GPU runtime (libamdhip64.so)");
         return UCS_ERR_NO_DEVICE;
     }
     if (lib == NULL) {
@@ -223,7 +244,8 @@ ucs_status_t muct_gpu_bind(const char *path, muct_gpu_t *gpu)
 
     missing = muct_gpu_bind_symbols(muct_gpu_required, lib, &table);
     if (missing != NULL) {
-        ucs_log(level, "GPU runtime %s is not used: it has no %s", name, missing);
+        muct_gpu_refuse(level, "GPU runtime %s is not used: it has no %s", name,
+                        missing);
         goto err_close;
     }
     /* dlsym looks into the library's dependencies too, so this finds ROCr's calls */
@@ -232,16 +254,17 @@ ucs_status_t muct_gpu_bind(const char *path, muct_gpu_t *gpu)
 
     ret = table.get_device_count(&table.num_devices);
     if ((ret != MUCT_HIP_SUCCESS) || (table.num_devices < 1)) {
-        ucs_log(level,
-                "GPU runtime %s is not used: hipGetDeviceCount() = %s, %d devices",
-                name, muct_gpu_error_name(&table, ret), table.num_devices);
+        muct_gpu_refuse(
+            level, "GPU runtime %s is not used: hipGetDeviceCount() = %s, %d devices",
+            name, muct_gpu_error_name(&table, ret), table.num_devices);
         goto err_close;
     }
 
     ret = table.runtime_get_version(&version);
     if (ret != MUCT_HIP_SUCCESS) {
-        ucs_log(level, "GPU runtime %s is not used: hipRuntimeGetVersion() = %s", name,
-                muct_gpu_error_name(&table, ret));
+        muct_gpu_refuse(level,
+                        "GPU runtime %s is not used: hipRuntimeGetVersion() = %s", name,
+                        muct_gpu_error_name(&table, ret));
         goto err_close;
     }
     muct_gpu_set_version(&table, version);

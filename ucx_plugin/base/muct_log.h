@@ -41,4 +41,16 @@ void muct_log(ucs_log_level_t level, const char *file, unsigned line,
     muct_trace_data("%s %zu to or from 0x%llx", _what, (size_t)(_length),              \
                     (unsigned long long)(_remote))
 
+/** Parts of the report: one line a process at level INFO, printed when each part is
+ *  known, with what this machine has for the transports, or why one is not used. */
+typedef enum muct_report_part {
+    MUCT_REPORT_GPU,
+    MUCT_REPORT_RDMA,
+    MUCT_REPORT_NUM_PARTS
+} muct_report_part_t;
+
+/** Set a part, unless it is set, and log it at level DEBUG. */
+void muct_report(muct_report_part_t part, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
 #endif

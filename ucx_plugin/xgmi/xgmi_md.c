@@ -8,6 +8,7 @@
 #include "base/muct_log.h"
 #include "base/muct_stub_ops.h"
 #include "base/muct_ucx_rocm.h"
+#include "xgmi/copy/xgmi_code.h"
 #include "xgmi/copy/xgmi_queue.h"
 #include "xgmi/memory/xgmi_rkey.h"
 
@@ -478,11 +479,26 @@ err_free:
     return status;
 }
 
+static ucs_status_t muct_xgmi_query_md_resources(uct_component_t *component,
+                                                 uct_md_resource_desc_t **resources_p,
+                                                 unsigned *num_resources_p)
+{
+    const char *kernel =
+        muct_xgmi_code_is_empty() ? "no copy kernel" : "copy kernel for ";
+    const muct_gpu_t *gpu;
+
+    if (muct_gpu_get(&gpu) == UCS_OK) {
+        muct_report(MUCT_REPORT_GPU, "mori_xgmi: %d GPUs, HIP runtime %d, %s%s",
+                    gpu->num_devices, gpu->version, kernel, muct_xgmi_code_archs());
+    }
+    return muct_gpu_tl_query_md_resources(component, resources_p, num_resources_p);
+}
+
 muct_xgmi_component_t muct_xgmi_component = {
     .super =
         {
             .name = MUCT_XGMI_NAME,
-            .query_md_resources = muct_gpu_tl_query_md_resources,
+            .query_md_resources = muct_xgmi_query_md_resources,
             .md_open = muct_xgmi_md_open,
             .cm_open = muct_stub_cm_open,
             .rkey_unpack = muct_xgmi_rkey_unpack,

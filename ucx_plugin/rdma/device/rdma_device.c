@@ -28,12 +28,14 @@ ucs_status_t muct_rdma_device_list(uct_md_resource_desc_t **names_p, unsigned *n
 
     list = muct_rdma_verbs.get_device_list(&num);
     if (list == NULL) {
-        muct_debug("mori_rdma is not used: ibv_get_device_list() failed: %m (ENOSYS: "
-                   "the kernel module ib_uverbs is not loaded)");
+        muct_report(MUCT_REPORT_RDMA,
+                    "mori_rdma is not used: ibv_get_device_list() failed: %m (ENOSYS: "
+                    "the kernel module ib_uverbs is not loaded)");
         return UCS_ERR_NO_DEVICE;
     }
 
     if (num > 0) {
+        muct_report(MUCT_REPORT_RDMA, "mori_rdma: %d RDMA devices", num);
         names = calloc((size_t)num, sizeof(*names));
         if (names == NULL) {
             muct_error("failed to allocate a list of %d devices", num);
@@ -41,7 +43,8 @@ ucs_status_t muct_rdma_device_list(uct_md_resource_desc_t **names_p, unsigned *n
             return UCS_ERR_NO_MEMORY;
         }
     } else {
-        muct_debug("mori_rdma is not used: this machine has no verbs device");
+        muct_report(MUCT_REPORT_RDMA,
+                    "mori_rdma is not used: this machine has no verbs device");
     }
 
     for (i = 0; i < num; ++i) {

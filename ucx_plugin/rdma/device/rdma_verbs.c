@@ -43,7 +43,9 @@ static void muct_rdma_verbs_bind(void)
     /* stays open: the library starts threads and keeps state of its providers */
     lib = dlopen(MUCT_RDMA_VERBS_LIB, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (lib == NULL) {
-        muct_debug("mori_rdma is not used: %s (install libibverbs1 for it)", dlerror());
+        muct_report(MUCT_REPORT_RDMA,
+                    "mori_rdma is not used: %s (install libibverbs1 for it)",
+                    dlerror());
         return;
     }
 
@@ -51,8 +53,8 @@ static void muct_rdma_verbs_bind(void)
          ++symbol) {
         *symbol->slot = dlsym(lib, symbol->name);
         if ((*symbol->slot == NULL) && symbol->is_required) {
-            muct_debug("mori_rdma is not used: %s has no %s", MUCT_RDMA_VERBS_LIB,
-                       symbol->name);
+            muct_report(MUCT_REPORT_RDMA, "mori_rdma is not used: %s has no %s",
+                        MUCT_RDMA_VERBS_LIB, symbol->name);
             return;
         }
     }
