@@ -9,6 +9,7 @@
 #include "memory/region.h"
 #include "direct/op_watch.h"
 #include "peer/inbox.h"
+#include "peer/path.h"
 #include "peer/peer_close.h"
 #include "peer/process.h"
 #include "post/flush.h"
@@ -93,6 +94,7 @@ static void mkv_ctx_init_identity(mkv_ctx_t *ctx)
     uint64_t random[4] = {0, 0, 0, 0};
 
     mkv_process_self(&ctx->process);
+    mkv_spaces_self(&ctx->process.spaces, ctx->opts->shm_dir);
     if (getrandom(random, sizeof(random), 0) != sizeof(random)) {
         random[0] = mkv_ctx_now(ctx);
     }

@@ -442,6 +442,21 @@ typedef enum mkv_backend {
     MKV_BACKEND_TCP
 } mkv_backend_t;
 
+/** Why GPU memory takes a slow path to a peer; mkv_peer_attr_t::slow_text has more. */
+typedef enum mkv_slow {
+    MKV_SLOW_NO,      /**< No slow path was taken */
+    MKV_SLOW_OTHER,   /**< None of those below */
+    MKV_SLOW_TLS,     /**< UCX_TLS or option TLS leaves mori's transports out */
+    MKV_SLOW_MODULE,  /**< UCX_PLUGIN_PATH does not lead to the module */
+    MKV_SLOW_SHM,     /**< Another /dev/shm */
+    MKV_SLOW_USER,    /**< Another user */
+    MKV_SLOW_PID,     /**< The same pid in another pid namespace */
+    MKV_SLOW_NETWORK, /**< Another network namespace */
+    MKV_SLOW_LAST
+} mkv_slow_t;
+
+#define MKV_SLOW_TEXT_SIZE 252
+
 typedef struct mkv_peer_attr {
     size_t size;
     mkv_peer_state_t state;
@@ -464,6 +479,8 @@ typedef struct mkv_peer_attr {
      * for a READ are listed at the peer that makes them. UCX may choose other
      * transports for lengths that differ from the first one. */
     char paths[512];
+    mkv_slow_t slow; /**< Reason of the first slow path of GPU memory to it */
+    char slow_text[MKV_SLOW_TEXT_SIZE]; /**< Reason and remedy; empty: no such path */
 } mkv_peer_attr_t;
 
 /** @return MKV_OK, MKV_ERR_INVALID: attr->size. */
@@ -869,8 +886,9 @@ typedef struct mkv_gate {
  * @param [in] sel   NULL: everything.
  * @param [in] gate  NULL: open. Copied.
  *
- * @return MKV_OK, MKV_ERR_NOMEM, MKV_ERR_INVALID: e.g. not the active side, leg not
- *         bound, sealed, plan of another map, MKV_ERR_BOUNDS: positions outside the
+ * @return MKV_OK, MKV_ERR_NOMEM, MKV_ERR_BUSY: event EXPOSED has not come yet,
+ *         MKV_ERR_INVALID: e.g. not the active side, sealed, plan of another map,
+ *         MKV_ERR_BOUNDS: positions outside the
  *         plan, or a block that the peer has not exposed to this transfer,
  *         MKV_ERR_DUPLICATE: WRITE, and a block of the peer occurs twice in the plan,
  * MKV_ERR_STALE, or the transfer's error when it is terminal.
@@ -900,7 +918,8 @@ mkv_status_t mkv_gate_forget(mkv_ctx_t *ctx, uint64_t id);
  * passive side is notified and verifies the counts. May be called before anything
  * completed.
  *
- * @return MKV_OK, MKV_ERR_INVALID: not the active side, or sealed already,
+ * @return MKV_OK, MKV_ERR_BUSY: event EXPOSED has not come yet, MKV_ERR_INVALID: not
+ *         the active side, or sealed already,
  *         MKV_ERR_LENGTH: a layer got more or fewer units than are expected,
  *         MKV_ERR_DUPLICATE: a unit was posted twice and a second one not at all (in
  *         both cases the transfer fails), or the transfer's error when it is terminal.
@@ -1293,6 +1312,7 @@ typedef struct mkv_stats {
      *  poll that takes it (with a peer given: 0). */
     uint64_t expose_to_done[MKV_LATENCY_BUCKETS];
     uint64_t event_to_poll[MKV_LATENCY_BUCKETS];
+    uint64_t blocks_held; /**< Exposed here, of transfers that are not quiet */
 } mkv_stats_t;
 
 /** @param [in] peer  Count only this peer's, or NULL: all. @return MKV_OK. */

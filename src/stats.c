@@ -40,6 +40,21 @@ static void mkv_stats_copy(const mkv_counters_t *count, mkv_stats_t *stats)
     mkv_latency_copy(count->expose_to_done, stats->expose_to_done);
 }
 
+/* Blocks that this side has exposed and must not use yet */
+static uint64_t mkv_leg_blocks_held(const mkv_leg_t *leg)
+{
+    uint64_t num = 0;
+    uint32_t i;
+
+    if (leg->xfer->is_active || leg->is_quiet) {
+        return 0;
+    }
+    for (i = 0; i < leg->num_units; ++i) {
+        num += leg->units[i].num_local;
+    }
+    return num;
+}
+
 static void mkv_stats_add_peer(const mkv_peer_t *peer, mkv_stats_t *stats)
 {
     mkv_leg_t *leg;
@@ -50,6 +65,7 @@ static void mkv_stats_add_peer(const mkv_peer_t *peer, mkv_stats_t *stats)
     {
         stats->queued_posts += mkv_list_length(&leg->posts);
         stats->xfers_open += (leg->index == 0);
+        stats->blocks_held += mkv_leg_blocks_held(leg);
         stats->quarantined_xfers += (leg->index == 0) && leg->xfer->is_quarantined;
     }
 }

@@ -33,7 +33,7 @@ const char *mkv_version_string(void)
 MKV_STRUCT(open_params, accept_arg, MKV_RESERVED(mkv_open_params_t, topology.reserved),
            MKV_RESERVED(mkv_open_params_t, reserved));
 MKV_STRUCT(region, shard_size, {NULL, 0, 0});
-MKV_STRUCT(peer_attr, paths, {NULL, 0, 0});
+MKV_STRUCT(peer_attr, slow_text, {NULL, 0, 0});
 MKV_STRUCT(map_params, num_components, MKV_RESERVED(mkv_map_params_t, reserved));
 MKV_STRUCT(map_attr, reserved, {NULL, 0, 0});
 MKV_STRUCT(plan_attr, memory, {NULL, 0, 0});
@@ -44,7 +44,7 @@ MKV_STRUCT(sel, reserved_end, MKV_RESERVED(mkv_sel_t, reserved),
 MKV_STRUCT(gate, value, {NULL, 0, 0});
 MKV_STRUCT(xfer_attr, quiet_ns, {NULL, 0, 0});
 MKV_STRUCT(leg_attr, waiting_for, {NULL, 0, 0});
-MKV_STRUCT(stats, event_to_poll, {NULL, 0, 0});
+MKV_STRUCT(stats, blocks_held, {NULL, 0, 0});
 MKV_STRUCT(event, op, {NULL, 0, 0});
 MKV_STRUCT(op_params, user_data, {NULL, 0, 0});
 MKV_STRUCT(op_attr, user_data, {NULL, 0, 0});

@@ -4,9 +4,11 @@
 
 #include "peer/backend.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define MKV_PATH_INFO_SIZE 1024
@@ -100,6 +102,145 @@ static bool mkv_path_read(mkv_path_t *path, void *request)
     return true;
 }
 
+/* ---- Why GPU memory takes a slow path ---------------------------------------------
+ */
+
+static uint64_t mkv_inode_of(const char *path)
+{
+    struct stat st;
+
+    return (stat(path, &st) == 0) ? (uint64_t)st.st_ino : 0;
+}
+
+void mkv_spaces_self(mkv_spaces_t *spaces, const char *shm_dir)
+{
+    struct stat st;
+
+    memset(spaces, 0, sizeof(*spaces));
+    spaces->user = (uint32_t)geteuid() + 1;
+    if (stat(shm_dir, &st) == 0) {
+        spaces->shm = ((uint64_t)st.st_dev * 0x100000001b3ull) ^ (uint64_t)st.st_ino;
+    }
+    spaces->network = mkv_inode_of("/proc/self/ns/net");
+    spaces->pids = mkv_inode_of("/proc/self/ns/pid");
+}
+
+static bool mkv_differ(uint64_t mine, uint64_t theirs)
+{
+    return (mine != 0) && (theirs != 0) && (mine != theirs);
+}
+
+/* In the order of mori_xgmi's own checks; the network counts for some runtimes only. */
+mkv_slow_t mkv_process_apart(const mkv_process_t *self, const mkv_process_t *process,
+                             char *text, size_t size)
+{
+    const mkv_spaces_t *mine = &self->spaces, *theirs = &process->spaces;
+
+    if (mkv_differ(mine->shm, theirs->shm)) {
+        mkv_text(text, size,
+                 "it has another /dev/shm; containers need one (docker --ipc=host)");
+        return MKV_SLOW_SHM;
+    }
+    if (mkv_differ(mine->user, theirs->user)) {
+        mkv_text(text, size,
+                 "it runs as user %" PRIu32 " and this process as user %" PRIu32
+                 "; run both as one user",
+                 theirs->user - 1, mine->user - 1);
+        return MKV_SLOW_USER;
+    }
+    if ((self->pid == process->pid) && mkv_differ(mine->pids, theirs->pids)) {
+        mkv_text(text, size,
+                 "it has the same pid %" PRIu32
+                 " in another pid namespace, and the GPU "
+                 "runtime refuses IPC handles of its own pid (docker --pid=host, or "
+                 "--init in one container)",
+                 process->pid);
+        return MKV_SLOW_PID;
+    }
+    if (mkv_differ(mine->network, theirs->network)) {
+        mkv_text(
+            text, size,
+            "it has another network namespace; IPC of ROCm 7.2 and later needs one "
+            "(docker --network=host)");
+        return MKV_SLOW_NETWORK;
+    }
+    return MKV_SLOW_NO;
+}
+
+/* Transports that this process may use, and the setting that lists them */
+static const char *mkv_tls(const mkv_peer_t *peer, const char **name_p)
+{
+    const char *tls = mkv_config_tls(peer->ctx->config);
+
+    if (tls[0] != '\0') {
+        *name_p = (peer->ctx->opts->tls[0] != '\0') ? "TLS" : "BACKEND, for UCX_TLS";
+        return tls;
+    }
+    *name_p = "UCX_TLS";
+    tls = getenv("UCX_TLS");
+    return (tls != NULL) ? tls : "";
+}
+
+/* UCX_PLUGIN_PATH has folders between colons. */
+static bool mkv_has_module(const char *plugins)
+{
+    char file[512];
+    size_t length;
+
+    for (; *plugins != '\0'; plugins += length + (plugins[length] == ':')) {
+        length = strcspn(plugins, ":");
+        snprintf(file, sizeof(file), "%.*s/libuct_mori.so.0", (int)length, plugins);
+        if (access(file, R_OK) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static mkv_slow_t mkv_slow_setting(const mkv_peer_t *peer, char *text, size_t size)
+{
+    const char *plugins = getenv("UCX_PLUGIN_PATH");
+    const char *name, *tls = mkv_tls(peer, &name);
+
+    if ((tls[0] != '\0') && (tls[0] != '^') && (strcmp(tls, "all") != 0) &&
+        (strstr(tls, "mori") == NULL)) {
+        mkv_text(text, size, "%s=%.64s leaves mori_xgmi and mori_rdma out: add them",
+                 name, tls);
+        return MKV_SLOW_TLS;
+    }
+    if (plugins == NULL) {
+        mkv_text(text, size, "UCX_PLUGIN_PATH is not set: mori_env prints what to set");
+        return MKV_SLOW_MODULE;
+    }
+    if (!mkv_has_module(plugins)) {
+        mkv_text(text, size,
+                 "UCX_PLUGIN_PATH=%.128s has no libuct_mori.so.0 that can be read: "
+                 "mori_env prints what to set",
+                 plugins);
+        return MKV_SLOW_MODULE;
+    }
+    return MKV_SLOW_NO;
+}
+
+mkv_slow_t mkv_slow_reason(const mkv_peer_t *peer, char *text, size_t size)
+{
+    mkv_slow_t reason;
+
+    if (strstr(peer->transports, "mori_") != NULL) {
+        mkv_text(text, size, "mori_doctor shows what mori's transports reach here");
+        return MKV_SLOW_OTHER;
+    }
+    reason = mkv_slow_setting(peer, text, size);
+    if ((reason == MKV_SLOW_NO) && peer->is_same_host) {
+        reason = mkv_process_apart(&peer->ctx->process, &peer->process, text, size);
+    }
+    if (reason == MKV_SLOW_NO) {
+        mkv_text(text, size, "mori_doctor shows why mori's transports are missing");
+        reason = MKV_SLOW_OTHER;
+    }
+    return reason;
+}
+
 /* ---- What to say of it ----------------------------------------------------------- */
 
 /* "put of rocm memory to host memory", as this side sees it */
@@ -109,40 +250,6 @@ static void mkv_path_call_text(const mkv_path_key_t *key, char *text, size_t siz
              mkv_memory_name((key->kind == MKV_CALL_GET) ? key->remote : key->local),
              (key->kind == MKV_CALL_GET) ? "into" : "to",
              mkv_memory_name((key->kind == MKV_CALL_GET) ? key->local : key->remote));
-}
-
-/* Name the likely reason why our transports are missing, from this process's settings
- */
-static void mkv_path_remedy(const mkv_peer_t *peer, char *text, size_t size)
-{
-    const char *plugins = getenv("UCX_PLUGIN_PATH");
-    const char *tls = mkv_config_tls(peer->ctx->config);
-    const char *name =
-        (peer->ctx->opts->tls[0] != '\0') ? "TLS" : "BACKEND, for UCX_TLS";
-    char file[512];
-
-    if (tls[0] == '\0') {
-        name = "UCX_TLS";
-        tls = (getenv("UCX_TLS") != NULL) ? getenv("UCX_TLS") : "";
-    }
-    mkv_text(file, sizeof(file), "%s/libuct_mori.so.0",
-             (plugins != NULL) ? plugins : "");
-    if (strstr(peer->transports, "mori_") != NULL) {
-        mkv_text(text, size, "mori_doctor shows what mori's transports reach here");
-    } else if ((tls[0] != '\0') && (tls[0] != '^') && (strcmp(tls, "all") != 0) &&
-               (strstr(tls, "mori") == NULL)) {
-        mkv_text(text, size, "%s=%.64s leaves mori_xgmi and mori_rdma out: add them",
-                 name, tls);
-    } else if (plugins == NULL) {
-        mkv_text(text, size, "UCX_PLUGIN_PATH is not set: mori_env prints what to set");
-    } else if (access(file, R_OK) != 0) {
-        mkv_text(text, size,
-                 "UCX_PLUGIN_PATH=%.128s has no libuct_mori.so.0 that can be read: "
-                 "mori_env prints what to set",
-                 plugins);
-    } else {
-        mkv_text(text, size, "mori_doctor shows why mori's transports are missing");
-    }
 }
 
 /* A GPU's fabric needs GPU memory at both ends */
@@ -156,7 +263,7 @@ static void mkv_path_describe(const mkv_peer_t *peer, const mkv_path_t *path,
                               char *text, size_t size)
 {
     mkv_backend_t wanted = (mkv_backend_t)peer->ctx->opts->backend;
-    char what[96], remedy[256];
+    char what[96], remedy[MKV_SLOW_TEXT_SIZE];
 
     mkv_path_call_text(&path->key, what, sizeof(what));
     if (((wanted == MKV_BACKEND_XGMI) || (wanted == MKV_BACKEND_IPC)) &&
@@ -164,7 +271,7 @@ static void mkv_path_describe(const mkv_peer_t *peer, const mkv_path_t *path,
         mkv_text(remedy, sizeof(remedy), "%s is for GPU memory on both sides",
                  mkv_backend_string(wanted));
     } else {
-        mkv_path_remedy(peer, remedy, sizeof(remedy));
+        (void)mkv_slow_reason(peer, remedy, sizeof(remedy));
     }
     if (path->is_missing) {
         mkv_text(text, size, "UCX has no way for a %s over [%s]; %s", what,
@@ -211,6 +318,9 @@ static void mkv_path_log(mkv_peer_t *peer, const mkv_path_t *path)
         return;
     }
     mkv_path_describe(peer, path, text, sizeof(text));
+    if (mkv_path_is_of_gpus(&path->key) && (peer->slow == MKV_SLOW_NO)) {
+        peer->slow = mkv_slow_reason(peer, peer->slow_text, sizeof(peer->slow_text));
+    }
     if (!is_as_wanted && !path->is_missing && peer->ctx->opts->strict) {
         peer->paths_refused[path->key.kind][path->key.local] |=
             (uint16_t)(1u << path->key.remote);

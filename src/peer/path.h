@@ -77,6 +77,28 @@ mkv_backend_t mkv_paths_backend(const mkv_peer_t *peer);
 /** Whether UCX chose this class for a pair of memory types. */
 bool mkv_paths_use(const mkv_peer_t *peer, mkv_backend_t backend);
 
+/** Namespaces of this process. @param [in] shm_dir  Folder of shared memory. */
+void mkv_spaces_self(mkv_spaces_t *spaces, const char *shm_dir);
+
+/**
+ * What keeps two processes of one host apart.
+ *
+ * @param [out] text  Reason and remedy.
+ *
+ * @return MKV_SLOW_NO: nothing that the namespaces show.
+ */
+mkv_slow_t mkv_process_apart(const mkv_process_t *self, const mkv_process_t *process,
+                             char *text, size_t size);
+
+/**
+ * Why a path to this peer is slow.
+ *
+ * @param [out] text  Reason and remedy.
+ *
+ * @return Never MKV_SLOW_NO.
+ */
+mkv_slow_t mkv_slow_reason(const mkv_peer_t *peer, char *text, size_t size);
+
 void mkv_paths_cleanup(mkv_peer_t *peer);
 
 #endif

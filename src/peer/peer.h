@@ -108,6 +108,8 @@ struct mkv_peer {
     bool has_local_lane;      /**< The peer's process writes our memory itself */
     mkv_backend_t backend;    /**< Best connected class, which need not carry */
     mkv_sgl_state_t sgl[UCS_MEMORY_TYPE_LAST][UCS_MEMORY_TYPE_LAST]; /**< Here, there */
+    mkv_slow_t slow; /**< Reason of a slow path of GPU memory */
+    char slow_text[MKV_SLOW_TEXT_SIZE];
     mkv_list_t paths; /**< Path of each kind of call: path.c */
     uint16_t paths_known[MKV_CALL_KINDS]
                         [UCS_MEMORY_TYPE_LAST]; /**< Bit mask of remote types */

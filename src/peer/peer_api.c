@@ -88,6 +88,8 @@ mkv_status_t mkv_peer_query(mkv_peer_t *peer, mkv_peer_attr_t *attr)
         values.backend = peer->backend;
     }
     mkv_paths_text(peer, values.paths, sizeof(values.paths));
+    values.slow = peer->slow;
+    mkv_text(values.slow_text, sizeof(values.slow_text), "%s", peer->slow_text);
     values.is_same_host = peer->is_same_host;
     values.has_sgl_put =
         mkv_peer_may_sgl(peer, UCS_MEMORY_TYPE_ROCM, UCS_MEMORY_TYPE_ROCM);

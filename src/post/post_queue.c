@@ -51,13 +51,16 @@ static mkv_status_t mkv_post_check_leg(mkv_xfer_t *xfer, uint32_t index,
         return mkv_leg_error(leg);
     }
     state = __atomic_load_n(&leg->state, __ATOMIC_ACQUIRE);
-    if ((plan->map != leg->map) || (state != MKV_LEG_BOUND)) {
+    if ((plan->map != leg->map) || (state > MKV_LEG_BOUND)) {
         return mkv_error(log, MKV_ERR_INVALID, "post: leg %u %s", index,
-                         (plan->map != leg->map)
-                             ? "has another map than the plan"
-                             : ((state > MKV_LEG_BOUND)
-                                    ? "is sealed"
-                                    : "has no block list of its peer yet"));
+                         (plan->map != leg->map) ? "has another map than the plan"
+                                                 : "is sealed");
+    }
+    if (state < MKV_LEG_BOUND) {
+        return mkv_error(log, MKV_ERR_BUSY,
+                         "post: leg %u has no block list of its peer yet; post after "
+                         "event EXPOSED",
+                         index);
     }
     if (__atomic_load_n(&leg->map->is_stale, __ATOMIC_RELAXED)) {
         return mkv_error(log, MKV_ERR_STALE,

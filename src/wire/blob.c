@@ -24,7 +24,8 @@ enum {
     MKV_ITEM_FEATURES,
     MKV_ITEM_CLAIM,
     MKV_ITEM_SHAPES,
-    MKV_ITEM_SINCE
+    MKV_ITEM_SINCE,
+    MKV_ITEM_SPACES /* not critical: an older library skips it */
 };
 
 #define MKV_ITEMS_REQUIRED                                                             \
@@ -44,12 +45,17 @@ bool mkv_region_is_sound(uint64_t base, uint64_t length, uint64_t unit_bytes,
 
 /* ---- Encoding -------------------------------------------------------------------- */
 
-static size_t mkv_item_begin(mkv_wbuf_t *wbuf, unsigned type)
+static size_t mkv_item_begin_with(mkv_wbuf_t *wbuf, unsigned type, unsigned flags)
 {
     mkv_wbuf_put_u16(wbuf, (uint16_t)type);
-    mkv_wbuf_put_u16(wbuf, MKV_ITEM_CRITICAL);
+    mkv_wbuf_put_u16(wbuf, (uint16_t)flags);
     mkv_wbuf_put_u32(wbuf, 0);
     return wbuf->length;
+}
+
+static size_t mkv_item_begin(mkv_wbuf_t *wbuf, unsigned type)
+{
+    return mkv_item_begin_with(wbuf, type, MKV_ITEM_CRITICAL);
 }
 
 static void mkv_item_end(mkv_wbuf_t *wbuf, size_t start)
@@ -66,6 +72,17 @@ static void mkv_blob_put_process(mkv_wbuf_t *wbuf, const mkv_process_t *process)
     mkv_wbuf_put_u64(wbuf, process->ctx_id);
     mkv_wbuf_put_u64(wbuf, process->host_id);
     mkv_wbuf_put_u32(wbuf, process->pid);
+    mkv_item_end(wbuf, item);
+}
+
+static void mkv_blob_put_spaces(mkv_wbuf_t *wbuf, const mkv_spaces_t *spaces)
+{
+    size_t item = mkv_item_begin_with(wbuf, MKV_ITEM_SPACES, 0);
+
+    mkv_wbuf_put_u64(wbuf, spaces->shm);
+    mkv_wbuf_put_u64(wbuf, spaces->network);
+    mkv_wbuf_put_u64(wbuf, spaces->pids);
+    mkv_wbuf_put_u32(wbuf, spaces->user);
     mkv_item_end(wbuf, item);
 }
 
@@ -195,6 +212,7 @@ static void mkv_blob_put_layout(mkv_wbuf_t *wbuf, const mkv_blob_info_t *info)
 static void mkv_blob_put_items(mkv_wbuf_t *wbuf, const mkv_blob_info_t *info)
 {
     mkv_blob_put_process(wbuf, &info->process);
+    mkv_blob_put_spaces(wbuf, &info->process.spaces);
     mkv_blob_put_bytes(wbuf, MKV_ITEM_NAME, info->name, strlen(info->name));
     mkv_blob_put_bytes(wbuf, MKV_ITEM_ADDRESS, info->address, info->address_length);
     mkv_blob_put_topology(wbuf, &info->topology);
@@ -244,6 +262,14 @@ static void mkv_blob_get_process(mkv_rbuf_t *rbuf, mkv_process_t *process)
     process->host_id = mkv_rbuf_get_u64(rbuf);
     process->pid = mkv_rbuf_get_u32(rbuf);
     rbuf->is_bad |= (process->ctx_id == 0);
+}
+
+static void mkv_blob_get_spaces(mkv_rbuf_t *rbuf, mkv_spaces_t *spaces)
+{
+    spaces->shm = mkv_rbuf_get_u64(rbuf);
+    spaces->network = mkv_rbuf_get_u64(rbuf);
+    spaces->pids = mkv_rbuf_get_u64(rbuf);
+    spaces->user = mkv_rbuf_get_u32(rbuf);
 }
 
 static void mkv_blob_get_topology(mkv_rbuf_t *rbuf, mkv_topology_t *topology)
@@ -360,6 +386,9 @@ static mkv_status_t mkv_blob_get_item(unsigned type, unsigned flags, mkv_rbuf_t 
     switch (type) {
     case MKV_ITEM_PROCESS:
         mkv_blob_get_process(rbuf, &info->process);
+        return MKV_OK;
+    case MKV_ITEM_SPACES:
+        mkv_blob_get_spaces(rbuf, &info->process.spaces);
         return MKV_OK;
     case MKV_ITEM_NAME:
         mkv_rbuf_get_text(rbuf, mkv_rbuf_left(rbuf), info->name, sizeof(info->name));

@@ -177,11 +177,20 @@ void mkv_wire_run(const uint8_t *runs, size_t index, mkv_run_t *run);
 
 /* ---- Blobs ----------------------------------------------------------------------- */
 
+/** Namespaces of a process that GPU IPC depends on. For texts only; 0: unknown. */
+typedef struct mkv_spaces {
+    uint64_t shm;     /**< File system and inode of /dev/shm, hashed */
+    uint64_t network; /**< Inode of the network namespace */
+    uint64_t pids;    /**< Inode of the pid namespace */
+    uint32_t user;    /**< Effective user id + 1 */
+} mkv_spaces_t;
+
 /** A process, as far as it can be recognised. */
 typedef struct mkv_process {
     uint64_t ctx_id;  /**< Random, per context */
     uint64_t host_id; /**< Boot id. For logs only: cloned VMs can share it */
     uint32_t pid;
+    mkv_spaces_t spaces;
 } mkv_process_t;
 
 typedef struct mkv_wire_mem {

@@ -39,6 +39,7 @@
 #include "xfer/xfer_events.h"
 #include "xfer/tombstone.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -369,6 +370,24 @@ void mkv_leg_note(mkv_leg_t *leg)
     __atomic_store_n(&leg->is_quiet, is_quiet, __ATOMIC_RELEASE);
 }
 
+static const char *mkv_skip_prefix(const char *text, const char *prefix)
+{
+    return strncmp(text, prefix, strlen(prefix)) ? text : text + strlen(prefix);
+}
+
+/* Reason without the names of this side's transfer and leg: the receiver adds its own.
+ */
+static const char *mkv_leg_reason(const mkv_leg_t *leg, const char *text)
+{
+    char prefix[MKV_NAME_SIZE + 32];
+
+    snprintf(prefix, sizeof(prefix),
+             "transfer %llu: ", (unsigned long long)leg->xfer->id);
+    text = mkv_skip_prefix(text, prefix);
+    snprintf(prefix, sizeof(prefix), "peer %s, leg %u: ", leg->peer->name, leg->index);
+    return mkv_skip_prefix(text, prefix);
+}
+
 void mkv_leg_terminate(mkv_leg_t *leg, mkv_status_t status, const char *text)
 {
     mkv_msg_t msg = {.type = MKV_MSG_TERM, .code = status};
@@ -383,7 +402,7 @@ void mkv_leg_terminate(mkv_leg_t *leg, mkv_status_t status, const char *text)
     }
     msg.is_drained = mkv_leg_is_drained(leg);
     msg.is_answer = leg->is_answer;
-    mkv_text(msg.text, sizeof(msg.text), "%s", text);
+    mkv_text(msg.text, sizeof(msg.text), "%s", mkv_leg_reason(leg, text));
     (void)mkv_leg_take(leg, MKV_LEG_TELL);
     if (msg.is_drained) {
         (void)mkv_leg_take(leg, MKV_LEG_DRAIN);

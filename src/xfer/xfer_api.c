@@ -32,11 +32,14 @@ static mkv_status_t mkv_xfer_seal_check(mkv_xfer_t *xfer, uint32_t first, uint32
         if (xfer->legs[i].status < MKV_OK) {
             return mkv_leg_error(&xfer->legs[i]);
         }
-        if (xfer->legs[i].state != MKV_LEG_BOUND) {
-            return mkv_error(log, MKV_ERR_INVALID, "seal: leg %u %s", i,
-                             (xfer->legs[i].state > MKV_LEG_BOUND)
-                                 ? "is sealed already"
-                                 : "has no block list of its peer yet");
+        if (xfer->legs[i].state > MKV_LEG_BOUND) {
+            return mkv_error(log, MKV_ERR_INVALID, "seal: leg %u is sealed already", i);
+        }
+        if (xfer->legs[i].state < MKV_LEG_BOUND) {
+            return mkv_error(log, MKV_ERR_BUSY,
+                             "seal: leg %u has no block list of its peer yet; seal "
+                             "after event EXPOSED",
+                             i);
         }
     }
     return MKV_OK;

@@ -112,6 +112,7 @@ expect "other process numbers" 'path .*mori_xgmi/'
 run "two processes 1" direct direct same same
 expect "two processes 1" 'path .*: tcp (.*tcp/'
 expect "two processes 1" 'WARN .*mori_xgmi does not reach a process of this host: same pid 1 in another pid namespace'
+expect "two processes 1" 'rocm memory is slow: .*; it has the same pid 1 in another pid namespace'
 
 export HIPCPU_FAIL=hipIpcOpenMemHandle:0:17
 run "no handle opens" shell direct same same

@@ -4,6 +4,7 @@
  * lanes exist. */
 
 #include "src/peer/backend.h"
+#include "src/peer/path.h"
 
 #include "test/support/mkv_pair.h"
 
@@ -133,6 +134,8 @@ START_TEST(the_path_of_gpu_memory_is_asked_once)
 }
 END_TEST
 
+static int foreign_pids; /* B is in another pid namespace */
+
 /* Eight blocks of GPU memory, posted and sealed */
 static mkv_xfer_attr_t write_gpu_memory(const char *words)
 {
@@ -144,6 +147,7 @@ static mkv_xfer_attr_t write_gpu_memory(const char *words)
     pair_open(0);
     A->ctx->log.sink = keep_warning;
     pair_open(1);
+    B->ctx->process.spaces.pids += (uint64_t)foreign_pids;
     pair_connect(0, 1);
     active = pair_bind_write(8, &passive);
     plan = pair_plan(A, 1, 0, 0, 8, 0);
@@ -177,22 +181,29 @@ static void remove_plugins(void)
 }
 
 static const struct {
+    mkv_slow_t slow;
     const char *transport, *name, *value, *expected;
 } causes[] = {
-    {"tcp", "UCX_TLS", "tcp", "; UCX_TLS=tcp leaves mori_xgmi and mori_rdma out"},
-    {"tcp", "MORIKV_TLS", "tcp,self", "; TLS=tcp,self leaves mori_xgmi and mori_rdma"},
-    {"tcp", "UCX_PLUGIN_PATH", NULL, "; UCX_PLUGIN_PATH is not set: mori_env"},
-    {"tcp", "UCX_PLUGIN_PATH", "/nowhere",
-     "; UCX_PLUGIN_PATH=/nowhere has no libuct_mori.so.0"},
-    {"tcp", "UCX_PLUGIN_PATH", plugins,
+    {MKV_SLOW_TLS, "tcp", "UCX_TLS", "tcp",
+     "; UCX_TLS=tcp leaves mori_xgmi and mori_rdma out"},
+    {MKV_SLOW_TLS, "tcp", "MORIKV_TLS", "tcp,self",
+     "; TLS=tcp,self leaves mori_xgmi and mori_rdma"},
+    {MKV_SLOW_MODULE, "tcp", "UCX_PLUGIN_PATH", NULL,
+     "; UCX_PLUGIN_PATH is not set: mori_env"},
+    {MKV_SLOW_MODULE, "tcp", "UCX_PLUGIN_PATH", "/nowhere:/nor/here",
+     "; UCX_PLUGIN_PATH=/nowhere:/nor/here has no libuct_mori.so.0"},
+    {MKV_SLOW_OTHER, "tcp", "UCX_PLUGIN_PATH", plugins,
      "; mori_doctor shows why mori's transports are missing"},
-    {"mori_xgmi", "UCX_TLS", NULL, "; mori_doctor shows what mori's transports reach"},
+    {MKV_SLOW_OTHER, "mori_xgmi", "UCX_TLS", NULL,
+     "; mori_doctor shows what mori's transports reach"},
 };
 
 /* GPU memory over sockets: one line, with the cause and the remedy */
 /* OB-03 */
 START_TEST(emulated_gpu_memory_is_one_warning_with_its_cause)
 {
+    mkv_peer_attr_t attr;
+
     warning[0] = '\0';
     unsetenv("UCX_TLS");
     unsetenv("UCX_PLUGIN_PATH");
@@ -206,7 +217,72 @@ START_TEST(emulated_gpu_memory_is_one_warning_with_its_cause)
     ck_assert_int_eq(write_gpu_memory(EMULATED).status, MKV_OK);
     ck_assert_ptr_nonnull(strstr(warning, "rocm memory to rocm memory is slow: "));
     ck_assert_msg(strstr(warning, causes[_i].expected) != NULL, "%s", warning);
+    attr = peer_of_a();
+    ck_assert_int_eq(attr.slow, causes[_i].slow);
+    ck_assert_msg((attr.slow_text[0] != '\0') &&
+                      (strstr(warning, attr.slow_text) != NULL),
+                  "%s", attr.slow_text);
     unsetenv("MORIKV_TLS"); /* an option of all that is opened */
+    pair_teardown();
+    remove_plugins();
+}
+END_TEST
+
+static const struct {
+    mkv_spaces_t spaces;
+    uint32_t pid;
+    mkv_slow_t slow;
+    const char *expected;
+} apart[] = {
+    {{.shm = 1, .network = 2, .pids = 3, .user = 4}, 7, MKV_SLOW_NO, ""},
+    {{.shm = 1, .network = 2, .pids = 9, .user = 4}, 8, MKV_SLOW_NO, ""},
+    {{0}, 7, MKV_SLOW_NO, ""}, /* of a library that sends no spaces */
+    {{.shm = 9, .network = 2, .pids = 3, .user = 4}, 8, MKV_SLOW_SHM, "/dev/shm"},
+    {{.shm = 1, .network = 2, .pids = 3, .user = 9},
+     8,
+     MKV_SLOW_USER,
+     "user 8 and this process as user 3"},
+    {{.shm = 1, .network = 2, .pids = 9, .user = 4},
+     7,
+     MKV_SLOW_PID,
+     "the same pid 7 in another pid namespace"},
+    {{.shm = 1, .network = 9, .pids = 3, .user = 4},
+     8,
+     MKV_SLOW_NETWORK,
+     "--network=host"},
+};
+
+START_TEST(what_two_containers_do_not_share_is_the_reason)
+{
+    const mkv_process_t self = {
+        .pid = 7, .spaces = {.shm = 1, .network = 2, .pids = 3, .user = 4}};
+    const mkv_process_t process = {.pid = apart[_i].pid, .spaces = apart[_i].spaces};
+    char text[MKV_SLOW_TEXT_SIZE] = "";
+
+    ck_assert_int_eq(mkv_process_apart(&self, &process, text, sizeof(text)),
+                     apart[_i].slow);
+    ck_assert_msg(strstr(text, apart[_i].expected) != NULL, "%s", text);
+    ck_assert_int_eq(text[0] == '\0', apart[_i].slow == MKV_SLOW_NO);
+}
+END_TEST
+
+/* A peer of this host in another pid namespace: the warning and the query have why. */
+START_TEST(a_peer_of_the_same_pid_is_a_warning_with_the_reason)
+{
+    mkv_peer_attr_t attr;
+
+    warning[0] = '\0';
+    unsetenv("UCX_TLS");
+    make_plugins();
+    setenv("UCX_PLUGIN_PATH", plugins, 1);
+    fake_ucp_reset();
+    fake_ucp_set_transport("tcp");
+    foreign_pids = 1;
+    ck_assert_int_eq(write_gpu_memory(EMULATED).status, MKV_OK);
+    foreign_pids = 0;
+    ck_assert_msg(strstr(warning, "in another pid namespace") != NULL, "%s", warning);
+    attr = peer_of_a();
+    ck_assert_int_eq(attr.slow, MKV_SLOW_PID);
     pair_teardown();
     remove_plugins();
 }
@@ -311,6 +387,9 @@ int main(void)
     tcase_add_loop_test(tcase, the_path_of_gpu_memory_is_asked_once, 0, 2);
     tcase_add_loop_test(tcase, emulated_gpu_memory_is_one_warning_with_its_cause, 0,
                         sizeof(causes) / sizeof(causes[0]));
+    tcase_add_loop_test(tcase, what_two_containers_do_not_share_is_the_reason, 0,
+                        sizeof(apart) / sizeof(apart[0]));
+    tcase_add_test(tcase, a_peer_of_the_same_pid_is_a_warning_with_the_reason);
     tcase_add_test(tcase, no_way_is_told_and_is_no_path);
     tcase_add_test(tcase, a_peer_is_told_as_it_is);
     tcase_add_test(tcase, a_transport_is_named_where_its_device_follows);

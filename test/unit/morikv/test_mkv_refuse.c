@@ -356,7 +356,12 @@ START_TEST(a_leg_is_sealed_once_by_who_posts_and_when_it_is_bound)
     pair_setup();
     active = pair_xfer(A, 1, 1, MKV_WRITE, MKV_SRC);
     passive = pair_xfer(B, 0, 1, MKV_WRITE, MKV_DST);
-    refuse_seal(active, 0, "no block list");
+    plan = pair_plan(A, 1, 0, 0, NUM, 0);
+    IS(mkv_xfer_post(active, 0, plan, NULL, NULL), MKV_ERR_BUSY);
+    ck_assert_ptr_nonnull(strstr(mkv_last_error(), "post after event EXPOSED"));
+    OK(mkv_plan_destroy(plan));
+    IS(mkv_xfer_seal(active, 0), MKV_ERR_BUSY);
+    ck_assert_ptr_nonnull(strstr(mkv_last_error(), "seal after event EXPOSED"));
     pair_expose(passive, 0, NUM);
     pair_run();
     refuse_seal(active, 1, "leg 1 of 1");

@@ -585,7 +585,7 @@ START_TEST(a_callback_of_its_own_thread_cannot_close_a_context)
     pair_set("PROGRESS_THREADS", "1");
     open_with_threads(fd);
     /* the block list may still be with the thread that receives it */
-    while (mkv_xfer_post(active, 0, plan, NULL, &gate) == MKV_ERR_INVALID) {
+    while (mkv_xfer_post(active, 0, plan, NULL, &gate) == MKV_ERR_BUSY) {
         mkv_test_pause(&empty);
     }
     OK(mkv_xfer_seal(active, 0));

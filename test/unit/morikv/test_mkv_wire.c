@@ -482,7 +482,7 @@ static mkv_wire_region_t regions[] = {{.id = 3,
 
 static mkv_blob_info_t sample_blob(int has_regions)
 {
-    mkv_blob_info_t info = {.process = {1, 2, 4},
+    mkv_blob_info_t info = {.process = {1, 2, 4, {5, 6, 7, 8}},
                             .name = "prefill 0",
                             .address = (const uint8_t *)"address",
                             .address_length = 7,
@@ -529,6 +529,10 @@ START_TEST(blobs_survive_the_way)
     ck_assert_int_eq(mkv_blob_decode(wbuf.data, wbuf.length, &info), MKV_OK);
     ck_assert_uint_eq(info.process.ctx_id, 1);
     ck_assert_uint_eq(info.process.pid, 4);
+    ck_assert_uint_eq(info.process.spaces.shm, 5);
+    ck_assert_uint_eq(info.process.spaces.network, 6);
+    ck_assert_uint_eq(info.process.spaces.pids, 7);
+    ck_assert_uint_eq(info.process.spaces.user, 8);
     ck_assert_str_eq(info.name, "prefill 0");
     ck_assert_mem_eq(info.address, "address", 7);
     ck_assert_uint_eq(info.topology.tp_rank, 3);
