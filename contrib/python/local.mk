@@ -2,6 +2,7 @@
 EXTRA_DIST += \
 	contrib/python/README.md \
 	contrib/python/pyproject.toml \
+	contrib/python/setup.py \
 	contrib/python/bench_mori_io.py \
 	contrib/python/morikv/__init__.py \
 	contrib/python/morikv/_declarations.py \

@@ -7,7 +7,10 @@ the transfer itself (:class:`Transfer`). morikv.h documents the protocol; a meth
 call there, and an error is an exception with the library's text.
 """
 
-from . import aio, errors, memory
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from . import errors, memory
 from ._library import LEG_ALL, lib as _lib, text as _text
 from .context import Context, Peer, Region
 from .errors import MorikvError
@@ -21,9 +24,12 @@ from .model import (
     MapInfo,
     Mode,
     PeerInfo,
+    PeerState,
     Priority,
     Role,
+    Slow,
     State,
+    Status,
     Topology,
     TransferInfo,
     Units,
@@ -32,6 +38,9 @@ from .operation import Operation, OperationInfo
 from .transfer import Bytes, Map, Plan, Transfer
 
 __version__ = _text(_lib.mkv_version_string())
+
+if TYPE_CHECKING:
+    from . import aio
 
 __all__ = [
     "Axis",
@@ -51,11 +60,14 @@ __all__ = [
     "OperationInfo",
     "Peer",
     "PeerInfo",
+    "PeerState",
     "Plan",
     "Priority",
     "Region",
     "Role",
+    "Slow",
     "State",
+    "Status",
     "Topology",
     "Transfer",
     "TransferInfo",
@@ -64,3 +76,9 @@ __all__ = [
     "errors",
     "memory",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "aio":  # asyncio, which most programs do not need, takes as long as the rest
+        return importlib.import_module(".aio", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

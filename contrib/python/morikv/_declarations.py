@@ -8,6 +8,7 @@ cffi cannot read (the preprocessor, UCX's own types) is taken out here.
 from __future__ import annotations
 
 import re
+from typing import Any
 
 #: Types of UCX that the header names, with their size in the ABI.
 _UCX_TYPES = """
@@ -27,3 +28,14 @@ def from_header(text: str) -> str:
     lines = text.replace("\\\n", " ").split("\n")
     lines = [line for line in lines if not line.startswith("#") or keep.match(line)]
     return _UCX_TYPES + "\n".join(lines)
+
+
+def parse(header: str) -> Any:
+    """cffi's FFI of the text of morikv.h. This takes half a second: a build writes the result
+    to a module, ``_cdef`` (setup.py), which is imported instead."""
+    import cffi
+
+    ffi = cffi.FFI()
+    ffi.cdef(from_header(header))
+    ffi.cdef("int mkv_bind_ucx(const char *file, char *version, char *error, size_t size);")
+    return ffi

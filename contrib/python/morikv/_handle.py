@@ -13,6 +13,7 @@ waits for the calls that still have it. Two threads may close the same object.
 
 from __future__ import annotations
 
+import os
 import time
 import weakref
 from collections import deque
@@ -38,13 +39,20 @@ class Owner:
     def __init__(self, pointer: Any) -> None:
         self.pointer = pointer
         self.is_open = True
+        self.pid = os.getpid()
         self.calls: deque[None] = deque()  # one entry for each call under way
         self._open: deque[None] = deque([None])  # the thread that takes it closes the context
         self.live: weakref.WeakSet[Handle] = weakref.WeakSet()
         self.dead: deque[tuple[Any, Callable[[Any], int], tuple[Any, ...]]] = deque()
 
     def ctx(self) -> Any:
-        """The context's pointer. :raises InvalidError: it is closed."""
+        """The context's pointer. :raises InvalidError: it is closed, or of a parent process."""
+        if self.pid != os.getpid():
+            raise InvalidError(
+                lib.MKV_ERR_INVALID,
+                f"the context was opened by process {self.pid}, and this is its fork "
+                f"{os.getpid()}; open another context after the fork",
+            )
         if not self.is_open:
             raise InvalidError(lib.MKV_ERR_INVALID, "the context is closed")
         return self.pointer

@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
+import importlib
 import os
+import sys
 from importlib import resources
 from typing import Any
-
-import cffi
 
 from . import _declarations, _ucx
 
@@ -18,7 +18,14 @@ def _header() -> str:
     return resources.files(__package__).joinpath("morikv.h").read_text(encoding="utf-8")
 
 
-ffi = cffi.FFI()
+def _ffi() -> Any:
+    try:
+        return importlib.import_module("._cdef", __package__).ffi  # a build makes it
+    except ImportError:
+        return _declarations.parse(_header())
+
+
+ffi = _ffi()
 
 
 def text(value: Any) -> str:
@@ -48,7 +55,7 @@ def _bind(lib: Any) -> str | None:
     """Give a wheel's library its UCX. Any other was linked with one."""
     try:
         bind = lib.mkv_bind_ucx
-    except AttributeError:
+    except (AttributeError, getattr(ffi, "error", AttributeError)):  # parsed here, or by a build
         return None
     version = ffi.new("char[32]")
     error = ffi.new("char[1024]")
@@ -63,11 +70,22 @@ def _bind(lib: Any) -> str | None:
     )
 
 
-ffi.cdef(_declarations.from_header(_header()))
-ffi.cdef("int mkv_bind_ucx(const char *file, char *version, char *error, size_t size);")
-#: The library's file, and the version and file of its UCX where it was bound here.
-file, lib = _load()
-ucx = _bind(lib)
+
+
+def _is_command() -> bool:
+    """Whether this is ``python -m morikv``, on its way to __main__."""
+    arguments = sys.orig_argv
+    return sys.argv[:1] == ["-m"] and ("-m", __package__) in zip(arguments, arguments[1:])
+
+
+try:
+    #: The library's file, and the version and file of its UCX where it was bound here.
+    file, lib = _load()
+    ucx = _bind(lib)
+except ImportError as error:
+    if not _is_command():
+        raise
+    sys.exit(f"python -m {__package__}: {error}")
 
 #: MKV_LEG_ALL
 LEG_ALL = 0xFFFFFFFF

@@ -7,6 +7,7 @@ import atexit
 import itertools
 import os
 import select
+import socket
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 from . import memory
 from ._handle import Handle, Owner
 from ._library import ffi, lib, text
-from .errors import check, error
+from .errors import MorikvError, check, error
 from .model import (
     Axis,
     Backend,
@@ -22,8 +23,11 @@ from .model import (
     EventType,
     Mode,
     PeerInfo,
+    PeerState,
     Priority,
     Role,
+    Slow,
+    Status,
     Topology,
     read_units,
 )
@@ -55,6 +59,9 @@ class Region:
         self.context, self.id = context, id
         self.memory = owner
 
+    def __repr__(self) -> str:
+        return f"<morikv.Region {self.id} of {self.memory.length} bytes at {self.memory.address:#x}>"
+
 
 class Peer:
     """A remote process with its own context."""
@@ -68,8 +75,8 @@ class Peer:
         attr = ffi.new("mkv_peer_attr_t *", {"size": ffi.sizeof("mkv_peer_attr_t")})
         check(self._handle.call(lib.mkv_peer_query, attr))
         return PeerInfo(
-            state=attr.state,
-            status=attr.status,
+            state=PeerState(attr.state),
+            status=Status.of(attr.status),
             error=text(attr.error),
             name=text(attr.name),
             transports=text(attr.transports),
@@ -79,7 +86,16 @@ class Peer:
             paths=text(attr.paths),
             num_regions=attr.num_regions,
             regions_epoch=attr.regions_epoch,
+            slow=Slow(attr.slow),
+            slow_text=text(attr.slow_text),
         )
+
+    def __repr__(self) -> str:
+        try:
+            info = self.query()
+        except MorikvError:
+            return "<morikv.Peer closed>"
+        return f"<morikv.Peer {info.name!r} {info.state.name} by {info.backend.name}>"
 
     def map(
         self,
@@ -220,6 +236,7 @@ class Context:
             check(lib.mkv_open(config, params, ctx_p))
         finally:
             lib.mkv_config_release(config)
+        self.name = name if name is not None else f"{socket.gethostname()}:{os.getpid()}"
         self._owner = Owner(ctx_p[0])
         self._regions: dict[int, Region] = {}
         self._peers: dict[int, Peer] = {}
@@ -228,6 +245,10 @@ class Context:
         self._keys = itertools.count(1)
         self._pid = os.getpid()
         _contexts.add(self)
+
+    def __repr__(self) -> str:
+        state = f"{len(self._peers)} peers" if self._owner.is_open else "closed"
+        return f"<morikv.Context {self.name!r} {state}>"
 
     @staticmethod
     def _read_config(options: Mapping[str, str]) -> Any:
@@ -275,6 +296,8 @@ class Context:
         place = memory.of(source)
         if unit_bytes is not None and unit_bytes <= 0:
             raise ValueError(f"unit_bytes is {unit_bytes}; expected at least 1")
+        if unit_bytes is not None and unit_bytes > place.length:
+            raise ValueError(f"unit_bytes is {unit_bytes}; the memory has {place.length} bytes")
         region = ffi.new("mkv_region_t *", {"size": ffi.sizeof("mkv_region_t")})
         region.component, region.layer, region.part = component, layer, part
         region.flags = lib.MKV_REGION_OPTIONAL if optional else 0
@@ -335,7 +358,14 @@ class Context:
         raise AssertionError("a blob of no bytes")
 
     def add_peer(self, blob: bytes, name: str | None = None) -> Peer:
-        """Connect; PEER_READY or PEER_FAILED follows."""
+        """Connect; PEER_READY or PEER_FAILED follows.
+
+        :param blob: what the peer's :meth:`blob` gave.
+        :raises ProtocolError: the blob is cut, altered, or of an incompatible version.
+        """
+        if not isinstance(blob, (bytes, bytearray, memoryview)):
+            raise TypeError(f"blob is {blob!r:.64}; expected the bytes of the peer's blob()")
+        blob = bytes(blob)
         c_name = ffi.new("char[]", name.encode()) if name is not None else ffi.NULL
         peer_p = ffi.new("mkv_peer_t **")
         check(self._owner.call(lib.mkv_peer_add, blob, len(blob), c_name, peer_p))
@@ -440,7 +470,7 @@ class Context:
     def _event(self, event: Any) -> Event:
         return Event(
             type=EventType(event.type),
-            status=event.status,
+            status=Status.of(event.status),
             text=text(event.text),
             peer=self._peer(event.peer) if event.peer != ffi.NULL else None,
             transfer=self._thing(event) if event.xfer != ffi.NULL else None,

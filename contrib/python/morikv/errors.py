@@ -76,6 +76,18 @@ class UnsupportedError(MorikvError):
     """The operation is not possible with this UCX or build."""
 
 
+class BackendError(MorikvError):
+    """Strict mode, and another transport would carry it."""
+
+
+class GateError(MorikvError):
+    """A gate reported failure."""
+
+
+class ProtocolError(MorikvError, ValueError):
+    """Bytes that are cut or altered, or those of an incompatible library."""
+
+
 _CLASSES: dict[int, type[MorikvError]] = {
     lib.MKV_ERR_NOMEM: NoMemoryError,
     lib.MKV_ERR_INVALID: InvalidError,
@@ -97,6 +109,11 @@ _CLASSES: dict[int, type[MorikvError]] = {
     lib.MKV_ERR_PEER: PeerError,
     lib.MKV_ERR_TRANSPORT: TransportError,
     lib.MKV_ERR_UNSUPPORTED: UnsupportedError,
+    lib.MKV_ERR_GEOMETRY: PairingError,
+    lib.MKV_ERR_BACKEND: BackendError,
+    lib.MKV_ERR_GATE: GateError,
+    lib.MKV_ERR_VERSION: ProtocolError,
+    lib.MKV_ERR_PROTOCOL: ProtocolError,
 }
 
 

@@ -22,7 +22,60 @@ if TYPE_CHECKING:
 Blocks = Union[Iterable[int], "Buffer"]
 
 
-class Mode(enum.IntEnum):
+class _Enum(enum.IntEnum):
+    """A number of the library that prints with its name."""
+
+    __str__ = enum.Enum.__str__
+    __format__ = enum.Enum.__format__
+
+    @classmethod
+    def expect(cls, name: str, value: Any) -> Any:
+        """:raises ValueError: not a member, or its number."""
+        try:
+            return cls(value)
+        except ValueError:
+            choices = ", ".join(str(member) for member in cls)
+            raise ValueError(f"{name} is {value!r}; expected {choices}") from None
+
+
+class Status(_Enum):
+    """Result of a call, a peer or a transfer."""
+
+    OK = lib.MKV_OK
+    INPROGRESS = lib.MKV_INPROGRESS
+    INVALID = lib.MKV_ERR_INVALID
+    NOMEM = lib.MKV_ERR_NOMEM
+    BUSY = lib.MKV_ERR_BUSY
+    VERSION = lib.MKV_ERR_VERSION
+    GEOMETRY = lib.MKV_ERR_GEOMETRY
+    LENGTH = lib.MKV_ERR_LENGTH
+    BOUNDS = lib.MKV_ERR_BOUNDS
+    PAIRING = lib.MKV_ERR_PAIRING
+    DTYPE = lib.MKV_ERR_DTYPE
+    PAGE = lib.MKV_ERR_PAGE
+    TOPOLOGY = lib.MKV_ERR_TOPOLOGY
+    STALE = lib.MKV_ERR_STALE
+    DUPLICATE = lib.MKV_ERR_DUPLICATE
+    NOTFOUND = lib.MKV_ERR_NOTFOUND
+    BIND_TIMEOUT = lib.MKV_ERR_BIND_TIMEOUT
+    XFER_TIMEOUT = lib.MKV_ERR_XFER_TIMEOUT
+    RELEASE_TIMEOUT = lib.MKV_ERR_RELEASE_TIMEOUT
+    DRAIN_TIMEOUT = lib.MKV_ERR_DRAIN_TIMEOUT
+    ABORTED = lib.MKV_ERR_ABORTED
+    PEER = lib.MKV_ERR_PEER
+    TRANSPORT = lib.MKV_ERR_TRANSPORT
+    BACKEND = lib.MKV_ERR_BACKEND
+    GATE = lib.MKV_ERR_GATE
+    UNSUPPORTED = lib.MKV_ERR_UNSUPPORTED
+    PROTOCOL = lib.MKV_ERR_PROTOCOL
+
+    @classmethod
+    def of(cls, value: int) -> int:
+        """Its member, or the number of a status that this version does not know."""
+        return cls(value) if value in cls._value2member_map_ else value
+
+
+class Mode(_Enum):
     """Side that moves the bytes."""
 
     WRITE = lib.MKV_WRITE
@@ -31,12 +84,12 @@ class Mode(enum.IntEnum):
     """The destination gets; the source exposes its blocks."""
 
 
-class Role(enum.IntEnum):
+class Role(_Enum):
     SRC = lib.MKV_SRC
     DST = lib.MKV_DST
 
 
-class Priority(enum.IntEnum):
+class Priority(_Enum):
     """Order of posts, and the share of the credits that they leave to other posts."""
 
     NORMAL = lib.MKV_PRIORITY_NORMAL
@@ -44,7 +97,7 @@ class Priority(enum.IntEnum):
     LOW = lib.MKV_PRIORITY_LOW
 
 
-class State(enum.IntEnum):
+class State(_Enum):
     """Of a transfer."""
 
     INIT = lib.MKV_XFER_INIT
@@ -60,7 +113,7 @@ class State(enum.IntEnum):
         return self >= State.DONE
 
 
-class Backend(enum.IntEnum):
+class Backend(_Enum):
     """Transport of a peer's data."""
 
     UNKNOWN = lib.MKV_BACKEND_UNKNOWN
@@ -71,7 +124,27 @@ class Backend(enum.IntEnum):
     TCP = lib.MKV_BACKEND_TCP
 
 
-class EventType(enum.IntEnum):
+class PeerState(_Enum):
+    CONNECTING = lib.MKV_PEER_CONNECTING
+    READY = lib.MKV_PEER_READY
+    FAILED = lib.MKV_PEER_FAILED
+    CLOSED = lib.MKV_PEER_CLOSED
+
+
+class Slow(_Enum):
+    """Why GPU memory takes a slow path to a peer."""
+
+    NO = lib.MKV_SLOW_NO
+    OTHER = lib.MKV_SLOW_OTHER
+    TLS = lib.MKV_SLOW_TLS
+    MODULE = lib.MKV_SLOW_MODULE
+    SHM = lib.MKV_SLOW_SHM
+    USER = lib.MKV_SLOW_USER
+    PID = lib.MKV_SLOW_PID
+    NETWORK = lib.MKV_SLOW_NETWORK
+
+
+class EventType(_Enum):
     PEER_READY = lib.MKV_EV_PEER_READY
     PEER_FAILED = lib.MKV_EV_PEER_FAILED
     PEER_CLOSED = lib.MKV_EV_PEER_CLOSED
@@ -186,7 +259,7 @@ class Event:
 
 @dataclass(frozen=True)
 class PeerInfo:
-    state: int
+    state: PeerState
     status: int
     error: str
     name: str
@@ -197,6 +270,8 @@ class PeerInfo:
     paths: str  #: what UCX took for each kind of call so far, in its words
     num_regions: int
     regions_epoch: int
+    slow: Slow = Slow.NO
+    slow_text: str = ""  #: reason and remedy of the first slow path of GPU memory
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from ._handle import Handle
 from ._library import ffi, lib, text
-from .errors import check
-from .model import Mode
+from .errors import MorikvError, check
+from .model import Mode, Status
 from .pieces import Pieces
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ class Operation:
     ) -> None:
         """:meth:`Peer.post` documents the parameters and the errors."""
         context = peer.context
+        mode = Mode.expect("mode", mode)
         params = ffi.new("mkv_op_params_t *", {"size": ffi.sizeof("mkv_op_params_t")})
         params.id, params.mode = id, mode
         params.timeout_ms, params.drain_timeout_ms = timeout_ms, drain_timeout_ms
@@ -70,14 +71,21 @@ class Operation:
     @property
     def status(self) -> int:
         """MKV_INPROGRESS (1), MKV_OK (0), or the first error; without its text."""
-        return int(self._handle.call(lib.mkv_op_status))
+        return Status.of(int(self._handle.call(lib.mkv_op_status)))
+
+    def __repr__(self) -> str:
+        try:
+            status = str(self.status)
+        except MorikvError:
+            status = "closed"
+        return f"<morikv.Operation {self.id} {status}>"
 
     def query(self) -> OperationInfo:
         attr = ffi.new("mkv_op_attr_t *", {"size": ffi.sizeof("mkv_op_attr_t")})
         check(self._handle.call(lib.mkv_op_query, attr))
         return OperationInfo(
             id=attr.id,
-            status=attr.status,
+            status=Status.of(attr.status),
             error=text(attr.error),
             is_quiet=bool(attr.is_quiet),
             pieces=attr.pieces,

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from ._handle import Handle
 from ._library import LEG_ALL, ffi, lib, text
-from .errors import check
-from .model import Blocks, LegInfo, MapInfo, Mode, Role, State, TransferInfo, block_array
+from .errors import MorikvError, check
+from .model import Blocks, LegInfo, MapInfo, Mode, Role, State, Status, TransferInfo, block_array
 from .pieces import Numbers, columns
 
 if TYPE_CHECKING:
@@ -69,6 +69,11 @@ class Map:
         :raises BoundsError: a block is outside of a region; LengthError: the lists'
             lengths differ; StaleError: regions were dropped.
         """
+        if not isinstance(units, Mapping):
+            raise TypeError(
+                f"units is {units!r:.64}; expected component: (blocks here, blocks at the "
+                "peer), such as {0: ([0, 1], [5, 6])}"
+            )
         c_units, count, keep = _c_units(units)
         flags = lib.MKV_PLAN_KEEP_ORDER if keep_order else 0
         return Plan(self, lib.mkv_plan_create, (c_units, count, flags), keep)
@@ -85,6 +90,9 @@ class Map:
         c_bytes, count, keep = _c_bytes(list(ranges))
         flags = lib.MKV_PLAN_UNCHECKED if unchecked else 0
         return Plan(self, lib.mkv_plan_create_bytes, (c_bytes, count, flags), keep)
+
+    def __repr__(self) -> str:
+        return f"<morikv.Map to {self.peer!r}>"
 
     def close(self) -> None:
         """:raises BusyError: a plan or a transfer uses it."""
@@ -168,6 +176,13 @@ class Plan:
         check(self._handle.call(lib.mkv_plan_query, attr))
         return attr
 
+    def __repr__(self) -> str:
+        try:
+            attr = self._query()
+        except MorikvError:
+            return "<morikv.Plan closed>"
+        return f"<morikv.Plan of {attr.num_elements} pieces, {attr.bytes} bytes>"
+
     @property
     def num_elements(self) -> int:
         """Pieces of memory that are moved when all layers are posted."""
@@ -205,6 +220,7 @@ class Transfer:
         options: Mapping[str, int],
     ) -> None:
         maps = list(maps)
+        mode, role = Mode.expect("mode", mode), Role.expect("role", role)
         params = ffi.new("mkv_xfer_params_t *", {"size": ffi.sizeof("mkv_xfer_params_t")})
         legs = ffi.new("mkv_map_t *[]", len(maps))
         params.id, params.epoch, params.mode, params.role = id, epoch, mode, role
@@ -225,6 +241,13 @@ class Transfer:
         self._handle = Handle(
             context._owner, xfer_p[0], lib.mkv_xfer_close, *handles
         )
+
+    def __repr__(self) -> str:
+        try:
+            state = self.query().state.name
+        except MorikvError:
+            state = "closed"
+        return f"<morikv.Transfer {self.id} epoch {self.epoch} {self.role.name} {state}>"
 
     @classmethod
     def _open(cls, ctx: Any, handles: list[Handle], legs: Any, params: Any, xfer_p: Any) -> int:
@@ -356,7 +379,7 @@ class Transfer:
         check(self._handle.call(lib.mkv_xfer_query, attr))
         return TransferInfo(
             state=State(attr.state),
-            status=attr.status,
+            status=Status.of(attr.status),
             error=text(attr.error),
             waiting_for=text(attr.waiting_for),
             is_quiet=bool(attr.is_quiet),
@@ -374,7 +397,7 @@ class Transfer:
         check(self._handle.call(lib.mkv_xfer_query_leg, leg, attr))
         return LegInfo(
             peer=self.context._peer(attr.peer) if attr.peer != ffi.NULL else None,
-            status=attr.status,
+            status=Status.of(attr.status),
             error=text(attr.error),
             waiting_for=text(attr.waiting_for),
             is_quiet=bool(attr.is_quiet),

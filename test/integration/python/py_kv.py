@@ -316,6 +316,36 @@ class TwoProcesses(unittest.TestCase):
         with self.assertRaisesRegex(errors.InvalidError, "closed"):
             self.context.progress()
 
+    def test_a_mistake_is_named_in_the_words_of_python(self):
+        peer = self.connect()
+        pairs = peer.map()
+        with self.assertRaisesRegex(TypeError, "blob is 'host:1234'; expected the bytes"):
+            self.context.add_peer("host:1234")
+        with self.assertRaises(errors.ProtocolError):
+            self.context.add_peer(self.context.blob()[:-3])
+        with self.assertRaisesRegex(TypeError, r"units is \[0, 1\]; expected component: "):
+            pairs.plan([0, 1])
+        with self.assertRaisesRegex(ValueError, "mode is 'WRITE'; expected Mode.WRITE, Mode.READ"):
+            self.context.transfer(9, [pairs], "WRITE", Role.SRC)
+        with self.assertRaisesRegex(ValueError, "unit_bytes is 9; the memory has 8 bytes"):
+            self.context.add_region(bytearray(8), unit_bytes=9)
+        self.assertEqual(f"{Mode.WRITE} {peer.query().state}", "Mode.WRITE PeerState.READY")
+        self.assertRegex(repr(peer), "^<morikv.Peer '.*' READY by ")
+        self.assertRegex(repr(self.context), "^<morikv.Context '.*' 1 peers>$")
+        pairs.close()
+        self.assertRegex(repr(pairs), "^<morikv.Map to <morikv.Peer ")
+
+    def test_a_fork_may_not_use_its_parents_context(self):
+        self.connect()
+        child = os.fork()
+        if child == 0:
+            try:
+                self.context.progress()
+            except errors.InvalidError as error:
+                os._exit(0 if "open another context after the fork" in str(error) else 1)
+            os._exit(2)
+        self.assertEqual(os.waitpid(child, 0)[1], 0)
+
     def test_events_in_asyncio(self):
         size = int.from_bytes(self.other.stdout.read(4), "little")
         self.context.add_peer(self.other.stdout.read(size))

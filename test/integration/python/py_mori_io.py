@@ -12,6 +12,7 @@ import gc
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 import threading
@@ -48,6 +49,7 @@ try:
 except ImportError:
     numpy = None
 
+METRICS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../contrib/metrics")
 SIZE, TENSORS = 1 << 18, 2
 BLOCK, HERE, THERE = 1024, [3, 4, 90], [70, 71, 5]
 LIMIT_MS = 600_000
@@ -390,9 +392,42 @@ class TwoProcesses(unittest.TestCase):
         for name in "xfer", "post":  # neither bounds the other: it may be done before the call returns
             seconds = float(figures[f"vllm:nixl_{name}_time_seconds_sum" + of + "}"])
             self.assertGreater(seconds, 0, name)
+        self.assertEqual(figures["morikv_blocks_held" + of + "}"], "0")
+        self.assertIn("morikv_event_to_poll_seconds_count" + of + "}", figures)
+        self.assertIn("morikv_expose_to_done_seconds_bucket" + of + ',le="+Inf"}', figures)
+        helped = {line.split()[2] for line in text.splitlines() if line.startswith("# HELP")}
+        typed = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")}
+        self.assertEqual(typed, helped)
+        self.check_dashboards(typed)
         up = next(name for name in figures if name.startswith("morikv_peer_up"))
-        self.assertIn(f'backend="{BACKEND.name}",paths="{session.path()}"', up)
+        self.assertNotIn("path", up)  # a text that grows makes a series of each length
+        path = up.replace("_up{", "_path{")[:-1] + f',backend="{BACKEND.name.lower()}"}}'
+        self.assertEqual(figures[path], "1")
+        self.assertEqual(any(name.startswith("morikv_peer_slow") for name in figures), False)
         self.assertIn("put", session.path())
+
+    def check_dashboards(self, typed):
+        """Each figure of the dashboard and of the alert rules is exported."""
+        with open(os.path.join(METRICS, "dashboard.json"), encoding="utf-8") as file:
+            dashboard = json.load(file)
+        targets = [target for panel in dashboard["panels"] for target in panel["targets"]]
+        with open(os.path.join(METRICS, "alerts.yml"), encoding="utf-8") as file:
+            rules = re.findall(r"^ +expr: (.+)$", file.read(), re.MULTILINE)
+        self.assertGreater(min(len(targets), len(rules)), 3)
+        exported = {re.sub("_total$", "", name) for name in typed}
+        for expression in [target["expr"] for target in targets] + rules:
+            for name in re.findall(r"\b(?:morikv_|vllm:)\w+", expression):
+                self.assertIn(re.sub("_(total|bucket|sum|count)$", "", name), exported)
+
+    def test_an_endpoint_serves_ipv6_and_an_engine_that_is_closed(self):
+        def closed():
+            raise morikv.errors.InvalidError(1, "the context is closed")
+
+        with morikv.metrics.Endpoint(closed, host="::1") as endpoint:
+            with self.assertRaises(urllib.error.HTTPError) as refused:
+                urllib.request.urlopen(f"http://[::1]:{endpoint.port}/metrics").close()
+        self.assertEqual(refused.exception.code, 503)
+        refused.exception.close()
 
     def test_a_call_may_have_a_deadline(self):
         refused = morikv.errors.InvalidError(1, "refused")

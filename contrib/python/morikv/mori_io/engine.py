@@ -18,7 +18,7 @@ from typing import Any
 from .. import _hip, errors, memory
 from .._library import lib
 from ..context import Context, Peer, Region
-from ..metrics import context_lines
+from ..metrics import Family, context_families, text
 from ..model import Event, Mode
 from ..pieces import Numbers
 from . import config as _config
@@ -216,9 +216,12 @@ class IOEngine:
 
     def metrics(self) -> str:
         """Figures for Prometheus; :class:`morikv.metrics.Endpoint` serves them."""
+        return text(self.metric_families())
+
+    def metric_families(self) -> list[Family]:
+        """The same for :class:`morikv.metrics.Collector`."""
         hub = self._get_hub()
-        told = (*hub.figures.lines(), *context_lines(hub.context, {"engine": self.key}))
-        return "\n".join(told) + "\n"
+        return hub.figures.families() + context_families(hub.context, {"engine": self.key})
 
     def get_engine_desc(self) -> EngineDesc:
         """For :meth:`register_remote_engine` of others, by any way."""
