@@ -19,6 +19,7 @@ static struct {
     char why[256];
     int (*get_device_count)(int *count);
     int (*set_device)(int device);
+    int (*get_device)(int *device);
     int (*malloc_)(void **addr, size_t length);
     int (*free_)(void *addr);
     int (*host_malloc)(void **addr, size_t length, unsigned flags);
@@ -89,6 +90,7 @@ int mkv_hip_num_devices(void)
     if ((lib == NULL) ||
         !mkv_hip_bind(lib, "hipGetDeviceCount", &mkv_hip.get_device_count) ||
         !mkv_hip_bind(lib, "hipSetDevice", &mkv_hip.set_device) ||
+        !mkv_hip_bind(lib, "hipGetDevice", &mkv_hip.get_device) ||
         !mkv_hip_bind(lib, "hipMalloc", &mkv_hip.malloc_) ||
         !mkv_hip_bind(lib, "hipFree", &mkv_hip.free_) ||
         !mkv_hip_bind(lib, "hipHostMalloc", &mkv_hip.host_malloc) ||
@@ -121,6 +123,14 @@ const char *mkv_hip_why(void)
 int mkv_hip_set_device(int device)
 {
     return (mkv_hip_num_devices() > 0) && (mkv_hip.set_device(device) == 0);
+}
+
+int mkv_hip_current_device(void)
+{
+    int device;
+
+    return ((mkv_hip_num_devices() > 0) && (mkv_hip.get_device(&device) == 0)) ? device
+                                                                               : -1;
 }
 
 void *mkv_hip_alloc(size_t length)

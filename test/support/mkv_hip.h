@@ -23,6 +23,9 @@ const char *mkv_hip_why(void);
 /** Choose the device of later allocations; nonzero on success. */
 int mkv_hip_set_device(int device);
 
+/** @return The calling thread's device; -1 without a runtime. */
+int mkv_hip_current_device(void);
+
 /** @return Device memory, or NULL. */
 void *mkv_hip_alloc(size_t length);
 

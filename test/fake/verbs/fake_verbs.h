@@ -218,6 +218,10 @@ void fake_verbs_device_stats(const char *device, fake_verbs_stats_t *stats);
 /** State of a queue pair as the device sees it; IBV_QPS_UNKNOWN when there is none. */
 enum ibv_qp_state fake_verbs_qp_state(uint32_t qp_num);
 
+/** Timeout and retry count that ibv_modify_qp() has set for a queue pair of this
+ * process; returns 0 when there is none of that number. */
+int fake_verbs_qp_retries(uint32_t qp_num, uint8_t *timeout, uint8_t *retry_count);
+
 /** Numbers of this process' connected (RC) queue pairs, in order of creation; returns
  *  how many exist. */
 unsigned fake_verbs_qp_list(uint32_t *qp_nums, unsigned max);

@@ -458,6 +458,22 @@ enum ibv_qp_state fake_verbs_qp_state(uint32_t qp_num)
     return state;
 }
 
+int fake_verbs_qp_retries(uint32_t qp_num, uint8_t *timeout, uint8_t *retry_count)
+{
+    const fv_qp_t *qp;
+
+    fv_init();
+    fv_lock();
+    for (qp = fv.qps; (qp != NULL) && (qp->ibv.qp_num != qp_num); qp = qp->next) {
+    }
+    if (qp != NULL) {
+        *timeout = qp->attr.timeout;
+        *retry_count = qp->attr.retry_cnt;
+    }
+    fv_unlock();
+    return qp != NULL;
+}
+
 unsigned fake_verbs_qp_list(uint32_t *qp_nums, unsigned max)
 {
     unsigned count = 0;

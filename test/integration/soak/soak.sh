@@ -5,7 +5,7 @@
 # SOAK_SECONDS is how long over each of them (14, which makes a minute; `contrib/test soak`
 # takes 200), SOAK_TLS chooses some of "tcp mori_xgmi mori_rdma control", SOAK_SEED repeats
 # what was done to them. MKV_TEST_FEWER is 6 seconds, without mori_rdma.
-# AB-01, CC-04, CC-05, RG-02, SM-07, TS-06, TS-12
+# AB-01, CC-04, TS-06, TS-12
 set -u
 build=${MKV_BUILD_DIR:-$PWD}
 seconds=${SOAK_SECONDS:-${MKV_TEST_FEWER:+6}}

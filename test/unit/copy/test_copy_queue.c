@@ -327,6 +327,26 @@ START_TEST(queue_that_cannot_be_made_leaves_nothing)
 }
 END_TEST
 
+/* TR-12 */
+START_TEST(current_device_of_the_caller_stays)
+{
+    muct_copy_queue_t *other;
+    int device = -1;
+
+    ck_assert_int_eq(muct_copy_queue_create(&gpu, 1, SEG_SIZE, &other), UCS_OK);
+    ck_assert_int_eq(gpu.get_device(&device), 0);
+    ck_assert_int_eq(device, 0);
+    muct_copy_queue_destroy(other);
+    ck_assert_int_eq(gpu.get_device(&device), 0);
+    ck_assert_int_eq(device, 0);
+
+    fake_hip_fail("hipStreamCreateWithPriority", 1, MUCT_HIP_OUT_OF_MEMORY);
+    ck_assert_int_ne(muct_copy_queue_create(&gpu, 1, SEG_SIZE, &other), UCS_OK);
+    ck_assert_int_eq(gpu.get_device(&device), 0);
+    ck_assert_int_eq(device, 0);
+}
+END_TEST
+
 START_TEST(copy_without_a_queue_is_over_on_return)
 {
     ck_assert_int_eq(muct_copy_queue_do_without(&gpu, device_memory, host, LENGTH),
@@ -365,6 +385,7 @@ int main(void)
     tcase_add_loop_test(tcase, capture_of_another_thread_is_left_alone, 0, 3);
     tcase_add_test(tcase, copies_are_over_when_their_bytes_are_there);
     tcase_add_loop_test(tcase, queue_that_cannot_be_made_leaves_nothing, 0, 5);
+    tcase_add_test(tcase, current_device_of_the_caller_stays);
     tcase_add_test(tcase, copy_without_a_queue_is_over_on_return);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);

@@ -33,7 +33,8 @@ TESTS += $(rdma_unit_programs)
 test_unit_rdma_test_rdma_limits_SOURCES = test/unit/rdma/test_rdma_limits.c
 test_unit_rdma_test_rdma_limits_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 test_unit_rdma_test_rdma_limits_LDFLAGS = $(muct_ldflags)
-test_unit_rdma_test_rdma_limits_LDADD = libmuct.la $(CHECK_LIBS)
+test_unit_rdma_test_rdma_limits_LDADD = \
+	test/support/librdmarig.la libmuct.la $(CHECK_LIBS) $(UCX_LIBS) -lucs
 
 test_unit_rdma_test_rdma_mem_SOURCES = test/unit/rdma/test_rdma_mem.c
 test_unit_rdma_test_rdma_mem_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)

@@ -8,6 +8,7 @@
 #include <ucs/datastruct/string_buffer.h>
 #include <ucs/sys/topo/base/topo.h>
 #include <ucs/vfs/base/vfs_obj.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -258,6 +259,55 @@ START_TEST(children_get_no_registered_memory)
     ck_assert_int_eq(ibv_is_fork_initialized(),
                      (_i == 0) ? IBV_FORK_ENABLED : IBV_FORK_DISABLED);
     rig_close(&rig);
+}
+END_TEST
+
+/* The options reach each queue pair; 4.096 us * 2^13 is the next above 20 ms. */
+/* TR-13 */
+START_TEST(retry_budget_of_a_queue_pair_is_the_options)
+{
+    uint8_t timeout = 0, retry_count = 0;
+    unsigned side, i;
+
+    setenv("UCX_MORI_RDMA_NUM_QPS", "2", 1);
+    setenv("UCX_MORI_RDMA_TIMEOUT", "20ms", 1);
+    setenv("UCX_MORI_RDMA_RETRY_COUNT", "3", 1);
+    rig_open(&rig, SIZE);
+    rig_connect(&rig, &conn);
+    ck_assert_uint_eq(conn.num_qps, 2);
+    for (side = 0; side < 2; side++) {
+        for (i = 0; i < conn.num_qps; i++) {
+            ck_assert(
+                fake_verbs_qp_retries(conn.qp_nums[side][i], &timeout, &retry_count));
+            ck_assert_uint_eq(timeout, 13);
+            ck_assert_uint_eq(retry_count, 3);
+        }
+    }
+    rig_disconnect(&conn);
+    rig_close(&rig);
+}
+END_TEST
+
+/* RG-02 */
+START_TEST(closed_interfaces_leave_nothing)
+{
+    unsigned i, num_files = 0;
+    size_t bytes = 0;
+
+    for (i = 0; i < 40; i++) {
+        rig_open(&rig, SIZE);
+        rig_connect(&rig, &conn);
+        ck_assert_int_eq(uct_iface_event_arm(rig.side[0].iface, UCT_EVENT_RECV),
+                         UCS_OK);
+        rig_disconnect(&conn);
+        rig_close(&rig);
+        if (i == 8) {
+            num_files = mkv_test_num_files("/proc/self/fd");
+            bytes = mallinfo2().uordblks;
+        }
+    }
+    ck_assert_uint_eq(mkv_test_num_files("/proc/self/fd"), num_files);
+    ck_assert_uint_le(mallinfo2().uordblks, bytes + 16384);
 }
 END_TEST
 
@@ -624,6 +674,8 @@ static Suite *flow_suite(void)
     tcase_add_test(tcase, many_endpoints_share_few_queues);
     tcase_add_loop_test(tcase, queue_pairs_are_in_a_thread_domain, 0, 4);
     tcase_add_loop_test(tcase, children_get_no_registered_memory, 0, 2);
+    tcase_add_test(tcase, retry_budget_of_a_queue_pair_is_the_options);
+    tcase_add_test(tcase, closed_interfaces_leave_nothing);
     tcase_add_test(tcase, sender_without_credits_waits_for_the_receiver);
     tcase_add_loop_test(tcase, credits_add_up_whatever_happens, 0, 2);
     tcase_add_loop_test(tcase, list_takes_one_doorbell_a_batch, 0, 3);

@@ -756,6 +756,21 @@ START_TEST(canary_lets_a_right_offset_through)
 }
 END_TEST
 
+/* The page of the GPU and the canary are made with the first registration. */
+/* TR-12 */
+START_TEST(current_device_of_the_caller_stays)
+{
+    setenv("UCX_MORI_RDMA_DMABUF", "y", 1);
+    setenv("UCX_MORI_RDMA_DMABUF_CANARY", (_i < 2) ? "y" : "n", 1);
+    open_part(_i % 2);
+    ck_assert(mkv_hip_set_device(3));
+    ck_assert_int_eq(ct_mem_register(&rig.side[1], &part), UCS_OK);
+    ck_assert_int_eq(mkv_hip_current_device(), 3);
+    close_part();
+    ck_assert_int_eq(mkv_hip_current_device(), 3);
+}
+END_TEST
+
 /* RT-02 */
 START_TEST(behind_a_wrong_offset_comes_the_other_way)
 {
@@ -842,6 +857,7 @@ static Suite *gpus_suite(void)
     tcase_add_loop_test(tcase, wrong_offset_goes_unnoticed_without_the_canary, 0, 2);
     tcase_add_loop_test(tcase, canary_refuses_a_wrong_offset, 0, 4);
     tcase_add_loop_test(tcase, canary_lets_a_right_offset_through, 0, 2);
+    tcase_add_loop_test(tcase, current_device_of_the_caller_stays, 0, 4);
     tcase_add_loop_test(tcase, behind_a_wrong_offset_comes_the_other_way, 0, 2);
     tcase_add_loop_test(tcase, canary_looks_at_the_end_too, 0, 2);
     tcase_add_loop_test(tcase, without_a_look_nothing_is_refused, 0, 2);

@@ -3,6 +3,7 @@
 /* Options against the limits of a device; codes of verbs. */
 
 #include "test/support/mkv_check.h"
+#include "test/support/rdma_log.h"
 
 #include "base/muct_tuning.h"
 #include "rdma/device/rdma_config.h"
@@ -259,11 +260,22 @@ END_TEST
 /* CF-06 */
 START_TEST(wishes_beyond_the_device_are_clamped)
 {
+    static rdma_log_watch_t warnings[] = {
+        {UCS_LOG_LEVEL_WARN, "small0: UCX_MORI_RDMA_TX_DEPTH=100000 is more", 0},
+        {UCS_LOG_LEVEL_WARN, "small0: UCX_MORI_RDMA_RX_DEPTH=30000 is more", 0},
+        {UCS_LOG_LEVEL_WARN, "small0: UCX_MORI_RDMA_MAX_READS=200 is more", 0},
+        {UCS_LOG_LEVEL_WARN, "small0: UCX_MORI_RDMA_PATH_MTU=4096 is more", 0}};
+    unsigned i;
+
     config.tx_depth = 100000;
     config.rx_depth = 30000;
     config.max_reads = 200;
     config.path_mtu = 5;
+    rdma_log_watch(warnings, 4);
     ck_assert_int_eq(fit(), UCS_OK);
+    for (i = 0; i < 4; ++i) {
+        ck_assert_msg(warnings[i].num > 0, "no warning: %s", warnings[i].text);
+    }
     ck_assert_uint_le(limits.tx_depth, 4096);
     ck_assert_uint_eq(limits.cq_depth, 8192);
     ck_assert_uint_le(limits.tx_depth + limits.rx_depth + MUCT_RDMA_CREDIT_RECEIVES,

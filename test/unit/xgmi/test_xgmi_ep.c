@@ -14,6 +14,7 @@
 #include "test/fake/hip/hipcpu_abi.h"
 #include "test/unit/xgmi/xgmi_lists.h"
 
+#include <malloc.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -187,6 +188,114 @@ START_TEST(first_copy_allocates_nothing)
     for (i = 0; i < 4; ++i) {
         ck_assert_uint_eq(fake_hip_calls(functions[i]), before[i]);
     }
+}
+END_TEST
+
+/* RG-02 */
+START_TEST(closed_interfaces_leave_nothing)
+{
+    const ct_target_name_t name = {.tl_name = "mori_xgmi"};
+    unsigned i, num_files = 0;
+    size_t bytes = 0;
+    ct_side_t again;
+
+    for (i = 0; i < 40; ++i) {
+        ck_assert_msg(ct_side_open(&again, &name) == UCS_OK, "%s", again.why);
+        ct_side_close(&again);
+        if (i == 8) {
+            num_files = mkv_test_num_files("/proc/self/fd");
+            bytes = mallinfo2().uordblks;
+        }
+    }
+    ck_assert_uint_eq(mkv_test_num_files("/proc/self/fd"), num_files);
+    ck_assert_uint_le(mallinfo2().uordblks, bytes + 16384);
+}
+END_TEST
+
+static void expect_device(int device, const char *call)
+{
+    ck_assert_msg(mkv_hip_current_device() == device, "%s left device %d, not %d", call,
+                  mkv_hip_current_device(), device);
+}
+
+/* Arm until the interface adds a callback to the stream of a long copy. */
+static void sleep_from_another_device(const ct_side_t *fresh, uct_ep_h ep,
+                                      const uct_iov_t *iov)
+{
+    const unsigned long before = fake_hip_calls("hipStreamAddCallback");
+    comp_t comp;
+
+    fake_hip_hold("hipcpu_hold", NULL);
+    comp_init(&comp);
+    ck_assert_int_eq(
+        uct_ep_put_zcopy(ep, iov, 1, (uintptr_t)remote.addr, rkey.rkey, &comp.uct),
+        UCS_INPROGRESS);
+    while (fake_hip_calls("hipStreamAddCallback") == before) {
+        uct_iface_progress(fresh->iface);
+        (void)uct_iface_event_arm(fresh->iface, UCT_EVENT_SEND_COMP);
+        expect_device(1, "uct_iface_event_arm");
+    }
+    fake_hip_hold("hipcpu_release", NULL);
+    while (comp.num_calls == 0) {
+        uct_iface_progress(fresh->iface);
+    }
+}
+
+/* The copies of a fresh interface on device 0, whose queues do not exist yet. */
+static void copy_from_another_device(void)
+{
+    const ct_target_name_t name = {.tl_name = "mori_xgmi"};
+    uct_iov_t iov = {.length = 100, .count = 1};
+    ct_side_t fresh;
+    comp_t comp;
+    uct_ep_h ep;
+
+    ck_assert_msg(ct_side_open(&fresh, &name) == UCS_OK, "%s", fresh.why);
+    expect_device(1, "uct_iface_open");
+    ep = connect_sides(&fresh, &side);
+    expect_device(1, "uct_ep_create");
+    iov.buffer = local.addr;
+    iov.memh = local.memh;
+    comp_init(&comp);
+    ck_assert_int_eq(
+        uct_ep_put_zcopy(ep, &iov, 1, (uintptr_t)remote.addr, rkey.rkey, &comp.uct),
+        UCS_INPROGRESS);
+    expect_device(1, "uct_ep_put_zcopy");
+    ck_assert_int_eq(
+        uct_ep_put_short(ep, "bytes", 5, (uintptr_t)remote.addr + 4096, rkey.rkey),
+        UCS_OK);
+    expect_device(1, "uct_ep_put_short");
+    while (comp.num_calls == 0) {
+        (void)uct_iface_event_arm(fresh.iface, UCT_EVENT_SEND_COMP);
+        expect_device(1, "uct_iface_event_arm");
+        uct_iface_progress(fresh.iface);
+        expect_device(1, "uct_iface_progress");
+    }
+    sleep_from_another_device(&fresh, ep, &iov);
+    while (uct_iface_flush(fresh.iface, 0, NULL) != UCS_OK) {
+        uct_iface_progress(fresh.iface);
+    }
+    expect_device(1, "uct_iface_flush");
+    uct_ep_destroy(ep);
+    expect_device(1, "uct_ep_destroy");
+    ct_side_close(&fresh);
+    expect_device(1, "uct_iface_close");
+}
+
+/* TR-12 */
+START_TEST(current_device_of_the_caller_stays)
+{
+    uint8_t key[256];
+
+    ck_assert(mkv_hip_set_device(1));
+    copy_from_another_device();
+    ck_assert_int_eq(uct_md_mem_dereg(side.md, local.memh), UCS_OK);
+    expect_device(1, "uct_md_mem_dereg");
+    ck_assert_int_eq(ct_mem_register(&side, &local), UCS_OK);
+    expect_device(1, "uct_md_mem_reg_v2");
+    ck_assert_int_eq(ct_mem_pack(&side, &local, 0, key), UCS_OK);
+    expect_device(1, "uct_md_mkey_pack_v2");
+    ck_assert(mkv_hip_set_device(0)); /* for the next case, where tests do not fork */
 }
 END_TEST
 
@@ -606,6 +715,8 @@ int main(void)
     tcase_add_test(tcase, refused_copy_is_one_operations_failure);
     tcase_add_test(tcase, refused_copy_that_has_no_completion_fails_its_endpoint);
     tcase_add_test(tcase, first_copy_allocates_nothing);
+    tcase_add_test(tcase, closed_interfaces_leave_nothing);
+    tcase_add_test(tcase, current_device_of_the_caller_stays);
     tcase_add_test(tcase, copy_that_cannot_be_asked_of_is_waited_for);
     tcase_add_test(tcase, flush_waits_for_its_own_endpoints_copies);
     tcase_add_test(tcase, flush_behind_a_message_looks_for_the_peer);
