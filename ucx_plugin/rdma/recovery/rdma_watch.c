@@ -21,12 +21,20 @@ uint64_t muct_rdma_watch_limit(const muct_rdma_qp_path_t *path)
     return (ms > MUCT_RDMA_WATCH_LEAST_MS) ? ms : MUCT_RDMA_WATCH_LEAST_MS;
 }
 
+/* Whether the device has work requests of a connected queue pair. Those that are only
+ * gathered are not its own yet, so muct_rdma_sq_is_idle() does not serve. */
+static bool muct_rdma_watch_has_posted(const muct_rdma_chan_t *chan)
+{
+    return (chan->ep->state == MUCT_RDMA_EP_CONNECTED) &&
+           (chan->sq.tail != chan->sq.posted);
+}
+
 static bool muct_rdma_watch_is_busy(const muct_rdma_ep_t *ep)
 {
     unsigned i;
 
-    for (i = 0; (ep->state == MUCT_RDMA_EP_CONNECTED) && (i < ep->num_qps); ++i) {
-        if (ep->chans[i].sq.tail != ep->chans[i].sq.posted) {
+    for (i = 0; i < ep->num_qps; ++i) {
+        if (muct_rdma_watch_has_posted(&ep->chans[i])) {
             return true;
         }
     }
@@ -78,8 +86,7 @@ static bool muct_rdma_watch_chan(muct_rdma_chan_t *chan)
     const muct_rdma_sq_t *sq = &chan->sq;
     uint64_t limit;
 
-    if ((sq->tail == sq->posted) || (chan->ep->state != MUCT_RDMA_EP_CONNECTED) ||
-        (chan->ep->carrier->port_down_ms != 0)) {
+    if (!muct_rdma_watch_has_posted(chan) || (chan->ep->carrier->port_down_ms != 0)) {
         chan->is_watched = false;
         return false;
     }
