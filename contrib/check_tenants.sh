@@ -25,7 +25,7 @@ options() { # DIR
 }
 
 # Most options of a transport. A new one takes the place of another, or raises the number
-# here, with the user who sets it named in the commit.
+# here; the commit names the use that needs it.
 declare -A most=([xgmi]=20 [rdma]=38 [copy]=8)
 
 plugin_options() { # DIR TRANSPORT
@@ -40,7 +40,7 @@ check_plugin() { # DIR
         count=$(grep -c . <<<"$names")
         [ "$count" -le "${most[$transport]}" ] || {
             echo "mori_$transport has $count options, expected at most ${most[$transport]}: make it a constant" \
-                "of ucx_plugin/base/muct_tuning.h, or say here who sets it"
+                "of ucx_plugin/base/muct_tuning.h, or raise the number in contrib/check_tenants.sh"
             rc=1
         }
     done

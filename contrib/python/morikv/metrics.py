@@ -222,7 +222,7 @@ def text(families: Iterable[Family]) -> str:
 
 
 class Collector:
-    """For a registry of prometheus_client, whose server and other metrics stay in use.
+    """Source for a registry of prometheus_client. Its server and other metrics stay in use.
 
     :param families: called for each scrape, such as ``engine.metric_families``.
     :param registry: default: prometheus_client's own.
