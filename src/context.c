@@ -295,7 +295,7 @@ static bool mkv_close_is_quiet(mkv_ctx_t *ctx)
 {
     mkv_xfer_t *xfer;
 
-    mkv_list_for_each(xfer, &ctx->xfers, mkv_xfer_t, list)
+    mkv_list_for_each(xfer, &ctx->xfers, list)
     {
         if (!xfer->is_quiet) {
             return false;
@@ -308,7 +308,7 @@ static bool mkv_close_is_disconnected(mkv_ctx_t *ctx)
 {
     mkv_peer_t *peer;
 
-    mkv_list_for_each(peer, &ctx->dead_peers, mkv_peer_t, list)
+    mkv_list_for_each(peer, &ctx->dead_peers, list)
     {
         if (!mkv_peer_is_gone(peer)) {
             return false;
@@ -332,7 +332,7 @@ static mkv_status_t mkv_close_xfers(mkv_ctx_t *ctx, mkv_close_left_t *left)
 {
     mkv_xfer_t *xfer;
 
-    mkv_list_for_each(xfer, &ctx->xfers, mkv_xfer_t, list)
+    mkv_list_for_each(xfer, &ctx->xfers, list)
     {
         mkv_log_warn(ctx, "close: transfer %llu epoch %u is still open",
                      (unsigned long long)xfer->id, xfer->epoch);
@@ -354,10 +354,10 @@ static unsigned mkv_close_maps(mkv_peer_t *peer)
     mkv_map_t *map, *next_map;
     mkv_plan_t *plan, *next_plan;
 
-    mkv_list_for_each_safe(map, next_map, &peer->remote.maps, mkv_map_t, list)
+    mkv_list_for_each_safe(map, next_map, &peer->remote.maps, list)
     {
         mkv_log_warn(peer->ctx, "close: a map of peer %s is still open", peer->name);
-        mkv_list_for_each_safe(plan, next_plan, &map->plans, mkv_plan_t, list)
+        mkv_list_for_each_safe(plan, next_plan, &map->plans, list)
         {
             mkv_plan_free(plan);
         }
@@ -371,7 +371,7 @@ static void mkv_close_log_connections(mkv_ctx_t *ctx)
 {
     mkv_peer_t *peer;
 
-    mkv_list_for_each(peer, &ctx->dead_peers, mkv_peer_t, list)
+    mkv_list_for_each(peer, &ctx->dead_peers, list)
     {
         if (!mkv_peer_is_gone(peer)) {
             mkv_log_error(ctx,
@@ -387,7 +387,7 @@ static bool mkv_close_connections(mkv_ctx_t *ctx)
 {
     mkv_peer_t *peer, *next;
 
-    mkv_list_for_each_safe(peer, next, &ctx->peers, mkv_peer_t, list)
+    mkv_list_for_each_safe(peer, next, &ctx->peers, list)
     {
         (void)mkv_peer_close(peer, MKV_CLOSE_FORCE);
     }
@@ -405,16 +405,16 @@ static void mkv_close_objects(mkv_ctx_t *ctx, mkv_close_left_t *left)
     mkv_peer_t *peer, *next;
     mkv_xfer_t *xfer, *next_xfer;
 
-    mkv_list_for_each_safe(xfer, next_xfer, &ctx->xfers, mkv_xfer_t, list)
+    mkv_list_for_each_safe(xfer, next_xfer, &ctx->xfers, list)
     {
         mkv_xfer_free(xfer);
     }
     mkv_ops_cleanup(ctx);
-    mkv_list_for_each(peer, &ctx->dead_peers, mkv_peer_t, list)
+    mkv_list_for_each(peer, &ctx->dead_peers, list)
     {
         left->maps += mkv_close_maps(peer);
     }
-    mkv_list_for_each_safe(peer, next, &ctx->dead_peers, mkv_peer_t, list)
+    mkv_list_for_each_safe(peer, next, &ctx->dead_peers, list)
     {
         mkv_peer_destroy(peer);
     }

@@ -49,15 +49,15 @@ static void mkv_ctx_check_deadlines(mkv_ctx_t *ctx)
     }
 
     ctx->next_deadline = MKV_NEVER;
-    mkv_list_for_each(peer, &ctx->peers, mkv_peer_t, list)
+    mkv_list_for_each(peer, &ctx->peers, list)
     {
         mkv_ctx_deadline(ctx, mkv_peer_check(peer, now));
     }
-    mkv_list_for_each(peer, &ctx->dead_peers, mkv_peer_t, list)
+    mkv_list_for_each(peer, &ctx->dead_peers, list)
     {
         mkv_ctx_deadline(ctx, mkv_peer_check(peer, now));
     }
-    mkv_list_for_each(xfer, &ctx->xfers, mkv_xfer_t, list)
+    mkv_list_for_each(xfer, &ctx->xfers, list)
     {
         mkv_xfer_check_deadline(xfer, now);
         mkv_ctx_deadline(ctx, xfer->deadline);
@@ -69,7 +69,7 @@ static unsigned mkv_ctx_reap(mkv_ctx_t *ctx)
     mkv_peer_t *peer, *next;
     unsigned count = 0;
 
-    mkv_list_for_each_safe(peer, next, &ctx->dead_peers, mkv_peer_t, list)
+    mkv_list_for_each_safe(peer, next, &ctx->dead_peers, list)
     {
         count += mkv_peer_step_closing(peer);
         if (mkv_peer_is_gone(peer) && mkv_list_is_empty(&peer->legs) &&
@@ -94,7 +94,7 @@ static inline void mkv_peers_step(mkv_list_t *peers)
 {
     mkv_peer_t *peer;
 
-    mkv_list_for_each(peer, peers, mkv_peer_t, list)
+    mkv_list_for_each(peer, peers, list)
     {
         if (!mkv_list_is_empty(&peer->flush_waiting)) {
             mkv_peer_start_flush(peer);

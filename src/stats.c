@@ -61,7 +61,7 @@ static void mkv_stats_add_peer(const mkv_peer_t *peer, mkv_stats_t *stats)
 
     stats->inflight_ops += peer->inflight_ops;
     stats->inflight_bytes += peer->inflight_bytes;
-    mkv_list_for_each(leg, &peer->legs, mkv_leg_t, list)
+    mkv_list_for_each(leg, &peer->legs, list)
     {
         stats->queued_posts += mkv_list_length(&leg->posts);
         stats->xfers_open += (leg->index == 0);
@@ -87,11 +87,11 @@ mkv_status_t mkv_stats(mkv_ctx_t *ctx, const mkv_peer_t *peer, mkv_stats_t *stat
         mkv_stats_add_peer(peer, &result);
     } else {
         mkv_latency_copy(ctx->event_to_poll, result.event_to_poll);
-        mkv_list_for_each(each, &ctx->peers, mkv_peer_t, list)
+        mkv_list_for_each(each, &ctx->peers, list)
         {
             mkv_stats_add_peer(each, &result);
         }
-        mkv_list_for_each(each, &ctx->dead_peers, mkv_peer_t, list)
+        mkv_list_for_each(each, &ctx->dead_peers, list)
         {
             mkv_stats_add_peer(each, &result);
         }
@@ -107,14 +107,14 @@ static void mkv_dump_regions(mkv_ctx_t *ctx, const mkv_dump_sink_t *sink)
     mkv_lregion_t *region;
     mkv_mem_t *mem;
 
-    mkv_list_for_each(mem, &ctx->mems, mkv_mem_t, list)
+    mkv_list_for_each(mem, &ctx->mems, list)
     {
         mkv_dump_line(sink,
                       "mem %u: %llu bytes of memory type %d at 0x%llx, %u regions",
                       mem->id, (unsigned long long)mem->length, (int)mem->type,
                       (unsigned long long)mem->base, mem->num_regions);
     }
-    mkv_list_for_each(region, &ctx->regions, mkv_lregion_t, list)
+    mkv_list_for_each(region, &ctx->regions, list)
     {
         mkv_dump_line(sink,
                       "region %u: component %u layer %d part %u, %llu units of %llu "
@@ -132,7 +132,7 @@ static void mkv_dump_peers(const mkv_list_t *peers, const mkv_dump_sink_t *sink)
     mkv_peer_t *peer;
     char paths[512];
 
-    mkv_list_for_each(peer, peers, mkv_peer_t, list)
+    mkv_list_for_each(peer, peers, list)
     {
         mkv_paths_text(peer, paths, sizeof(paths));
         mkv_dump_line(sink,
@@ -155,7 +155,7 @@ static void mkv_dump_xfers(mkv_ctx_t *ctx, const mkv_dump_sink_t *sink)
     mkv_xfer_t *xfer;
     char text[128];
 
-    mkv_list_for_each(xfer, &ctx->xfers, mkv_xfer_t, list)
+    mkv_list_for_each(xfer, &ctx->xfers, list)
     {
         mkv_xfer_waiting(xfer, text, sizeof(text));
         mkv_dump_line(

@@ -99,7 +99,7 @@ static bool mkv_ctx_has_calls(const mkv_ctx_t *ctx)
 {
     const mkv_peer_t *peer;
 
-    mkv_list_for_each(peer, &ctx->peers, mkv_peer_t, list)
+    mkv_list_for_each(peer, &ctx->peers, list)
     {
         if (peer->inflight_ops > 0) {
             return true;

@@ -217,12 +217,12 @@ static void mkv_events_recycle(mkv_ctx_t *ctx, mkv_list_t *nodes)
     if (mkv_list_is_empty(nodes)) {
         return;
     }
-    mkv_list_for_each(node, nodes, mkv_event_node_t, list)
+    mkv_list_for_each(node, nodes, list)
     {
         mkv_event_node_clear(node);
     }
     pthread_mutex_lock(&ctx->event_lock);
-    mkv_list_for_each_safe(node, next, nodes, mkv_event_node_t, list)
+    mkv_list_for_each_safe(node, next, nodes, list)
     {
         mkv_list_del(&node->list);
         if (!mkv_event_node_return(ctx, node)) {
@@ -334,7 +334,7 @@ static void mkv_events_forget_in(mkv_list_t *events, const mkv_xfer_t *xfer,
 {
     mkv_event_node_t *node;
 
-    mkv_list_for_each(node, events, mkv_event_node_t, list)
+    mkv_list_for_each(node, events, list)
     {
         if ((xfer != NULL) && (node->event.xfer == xfer)) {
             node->event.xfer = NULL;

@@ -47,11 +47,11 @@ static inline void mkv_list_splice(mkv_list_t *from, mkv_list_t *to)
 
 #define mkv_container_of ucs_container_of
 
-#define mkv_list_for_each(_elem, _list, _type, _member)                                \
+#define mkv_list_for_each(_elem, _list, _member)                                       \
     ucs_list_for_each(_elem, _list, _member)
 
 /** The body may remove the current element. */
-#define mkv_list_for_each_safe(_elem, _tmp, _list, _type, _member)                     \
+#define mkv_list_for_each_safe(_elem, _tmp, _list, _member)                            \
     ucs_list_for_each_safe(_elem, _tmp, _list, _member)
 
 #endif

@@ -14,7 +14,7 @@ static void mkv_ops_look(mkv_peer_t *peer)
 {
     mkv_op_t *op;
 
-    mkv_list_for_each(op, &peer->ops, mkv_op_t, of_peer)
+    mkv_list_for_each(op, &peer->ops, of_peer)
     {
         mkv_op_dirty(op); /* quiet may be provable now */
     }
@@ -24,7 +24,7 @@ static void mkv_ops_peer_ended(mkv_peer_t *peer)
 {
     mkv_op_t *op;
 
-    mkv_list_for_each(op, &peer->ops, mkv_op_t, of_peer)
+    mkv_list_for_each(op, &peer->ops, of_peer)
     {
         mkv_op_fail(op, peer->status, "%s", peer->error);
     }
@@ -61,7 +61,7 @@ static uint64_t mkv_ops_expire(mkv_peer_t *peer, uint64_t now)
     uint64_t next = MKV_NEVER;
     mkv_op_t *op;
 
-    mkv_list_for_each(op, &peer->ops, mkv_op_t, of_peer)
+    mkv_list_for_each(op, &peer->ops, of_peer)
     {
         if (now >= op->deadline) {
             mkv_op_expired(op);
@@ -102,7 +102,7 @@ unsigned mkv_ops_abort(mkv_ctx_t *ctx)
     unsigned count = 0;
     mkv_op_t *op;
 
-    mkv_list_for_each(op, &ctx->ops, mkv_op_t, list)
+    mkv_list_for_each(op, &ctx->ops, list)
     {
         mkv_log_warn(ctx, "close: operation %llu is still open",
                      (unsigned long long)op->params.id);
@@ -116,7 +116,7 @@ bool mkv_ops_are_quiet(mkv_ctx_t *ctx)
 {
     mkv_op_t *op;
 
-    mkv_list_for_each(op, &ctx->ops, mkv_op_t, list)
+    mkv_list_for_each(op, &ctx->ops, list)
     {
         if (!op->is_quiet) {
             return false;
@@ -129,7 +129,7 @@ void mkv_ops_cleanup(mkv_ctx_t *ctx)
 {
     mkv_op_t *op, *next;
 
-    mkv_list_for_each_safe(op, next, &ctx->ops, mkv_op_t, list)
+    mkv_list_for_each_safe(op, next, &ctx->ops, list)
     {
         mkv_op_free(op);
     }

@@ -89,7 +89,7 @@ static mkv_status_t mkv_map_check_unpaired(mkv_remote_t *remote,
     mkv_rmem_t *rmem;
     mkv_lregion_t *region;
 
-    mkv_list_for_each(region, &remote->ctx->regions, mkv_lregion_t, list)
+    mkv_list_for_each(region, &remote->ctx->regions, list)
     {
         if (!mkv_map_takes(params, region)) {
             num_waiting += mkv_map_selects(params, region->info.component) ? 1 : 0;
@@ -151,7 +151,7 @@ static mkv_status_t mkv_map_pair(mkv_map_t *map, const mkv_map_params_t *params)
     mkv_rmem_t *rmem = NULL;
     mkv_status_t status;
 
-    mkv_list_for_each(region, &map->ctx->regions, mkv_lregion_t, list)
+    mkv_list_for_each(region, &map->ctx->regions, list)
     {
         theirs = mkv_map_takes(params, region)
                      ? mkv_remote_find(remote, region->info.component,
@@ -291,7 +291,7 @@ static void mkv_map_count_layers(mkv_map_t *map, const mkv_map_params_t *params)
 
     map->layer_first = INT32_MAX;
     map->layer_last = INT32_MIN;
-    mkv_list_for_each(region, &map->ctx->regions, mkv_lregion_t, list)
+    mkv_list_for_each(region, &map->ctx->regions, list)
     {
         if (mkv_map_selects(params, region->info.component)) {
             map->layer_first = (region->info.layer < map->layer_first)
@@ -435,7 +435,7 @@ unsigned mkv_maps_refresh(mkv_remote_t *remote)
     unsigned num_stale = 0;
     mkv_map_t *map;
 
-    mkv_list_for_each(map, &remote->maps, mkv_map_t, list)
+    mkv_list_for_each(map, &remote->maps, list)
     {
         if (!mkv_map_is_current(map)) {
             __atomic_store_n(&map->is_stale, true, __ATOMIC_RELAXED);

@@ -30,7 +30,7 @@ bool mkv_mem_index_make(mkv_ctx_t *ctx, mkv_mem_index_t *index)
     if ((index->mems == NULL) || (index->ends == NULL)) {
         return false;
     }
-    mkv_list_for_each(mem, &ctx->mems, mkv_mem_t, list)
+    mkv_list_for_each(mem, &ctx->mems, list)
     {
         index->mems[index->num++] = mem;
     }

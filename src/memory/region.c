@@ -367,7 +367,7 @@ static mkv_status_t mkv_mems_destroy_unused(mkv_ctx_t *ctx)
     mkv_status_t status, first = MKV_OK;
     mkv_mem_t *mem, *next;
 
-    mkv_list_for_each_safe(mem, next, &ctx->mems, mkv_mem_t, list)
+    mkv_list_for_each_safe(mem, next, &ctx->mems, list)
     {
         if (mem->num_regions == 0) {
             status = mkv_mem_destroy(ctx, mem);
@@ -390,7 +390,7 @@ static mkv_status_t mkv_regions_make_mems(mkv_ctx_t *ctx, const mkv_mem_index_t 
         return mkv_error(&ctx->log, MKV_ERR_NOMEM, "no memory to sort %u regions",
                          ctx->num_regions);
     }
-    mkv_list_for_each(region, &ctx->regions, mkv_lregion_t, list)
+    mkv_list_for_each(region, &ctx->regions, list)
     {
         if ((region->mem == NULL) && (mkv_mem_find(index, &region->info) == NULL)) {
             spans[num++] = mkv_region_span(&region->info);
@@ -410,7 +410,7 @@ static void mkv_regions_take_mems(mkv_ctx_t *ctx, const mkv_mem_index_t *index)
     mkv_lregion_t *region;
     mkv_mem_t *mem;
 
-    mkv_list_for_each(region, &ctx->regions, mkv_lregion_t, list)
+    mkv_list_for_each(region, &ctx->regions, list)
     {
         mem = (region->mem == NULL) ? mkv_mem_find(index, &region->info) : NULL;
         if (mem != NULL) {
@@ -512,7 +512,7 @@ mkv_status_t mkv_regions_cleanup(mkv_ctx_t *ctx)
     mkv_status_t status;
     mkv_lregion_t *region, *next;
 
-    mkv_list_for_each_safe(region, next, &ctx->regions, mkv_lregion_t, list)
+    mkv_list_for_each_safe(region, next, &ctx->regions, list)
     {
         mkv_region_destroy(ctx, region);
     }

@@ -142,7 +142,7 @@ void mkv_remote_trim(mkv_remote_t *remote)
 {
     mkv_rmem_t *rmem, *next;
 
-    mkv_list_for_each_safe(rmem, next, &remote->mems, mkv_rmem_t, list)
+    mkv_list_for_each_safe(rmem, next, &remote->mems, list)
     {
         if (!rmem->is_current && (rmem->num_pairs == 0)) {
             mkv_rmem_destroy(remote, rmem);
@@ -168,7 +168,7 @@ static void mkv_remote_mark_current(mkv_remote_t *remote, const mkv_blob_info_t 
     uint32_t i;
 
     if (info->since == 0) { /* else nothing was removed */
-        mkv_list_for_each(rmem, &remote->mems, mkv_rmem_t, list)
+        mkv_list_for_each(rmem, &remote->mems, list)
         {
             rmem->is_current = false;
         }
@@ -350,7 +350,7 @@ void mkv_remote_cleanup(mkv_remote_t *remote)
 {
     mkv_rmem_t *rmem, *next;
 
-    mkv_list_for_each_safe(rmem, next, &remote->mems, mkv_rmem_t, list)
+    mkv_list_for_each_safe(rmem, next, &remote->mems, list)
     {
         mkv_rmem_destroy(remote, rmem);
     }

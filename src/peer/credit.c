@@ -92,7 +92,7 @@ unsigned mkv_credits_report(mkv_ctx_t *ctx)
         return 0;
     }
     __atomic_store_n(&ctx->is_credit_due, false, __ATOMIC_SEQ_CST);
-    mkv_list_for_each(peer, &ctx->peers, mkv_peer_t, list)
+    mkv_list_for_each(peer, &ctx->peers, list)
     {
         if ((peer->state == MKV_CONN_READY) &&
             (mkv_polled(&peer->credit.polled) - peer->credit.reported >

@@ -42,7 +42,7 @@ void mkv_grants_trim(mkv_peer_t *peer)
     if (kh_size(granted) <= 2 * mkv_list_length(&peer->ctx->mems)) {
         return;
     }
-    mkv_list_for_each(mem, &peer->ctx->mems, mkv_mem_t, list)
+    mkv_list_for_each(mem, &peer->ctx->mems, list)
     {
         if (mkv_remote_has_grant(&peer->remote, mem->id) &&
             (mkv_table_add(&kept, mem->id, granted) != MKV_OK)) {

@@ -305,7 +305,7 @@ void mkv_hello_send_regions(mkv_ctx_t *ctx)
 {
     mkv_peer_t *peer;
 
-    mkv_list_for_each(peer, &ctx->peers, mkv_peer_t, list)
+    mkv_list_for_each(peer, &ctx->peers, list)
     {
         mkv_grants_trim(peer);
         if (mkv_conn_is_alive(peer->state) && (peer->state != MKV_CONN_CONNECTING) &&

@@ -82,7 +82,7 @@ static bool mkv_inbox_insert(mkv_peer_t *peer, mkv_packet_t *packet)
 {
     mkv_packet_t *next;
 
-    mkv_list_for_each(next, &peer->rx_reorder, mkv_packet_t, list)
+    mkv_list_for_each(next, &peer->rx_reorder, list)
     {
         if (next->seq == packet->seq) {
             MKV_COUNT(peer, msgs_stale, 1);

@@ -364,7 +364,7 @@ static const mkv_path_t *mkv_path_find(const mkv_peer_t *peer,
 {
     const mkv_path_t *path;
 
-    mkv_list_for_each(path, &peer->paths, mkv_path_t, list)
+    mkv_list_for_each(path, &peer->paths, list)
     {
         if ((path->key.kind == key->kind) && (path->key.local == key->local) &&
             (path->key.remote == key->remote)) {
@@ -391,7 +391,7 @@ void mkv_paths_text(const mkv_peer_t *peer, char *text, size_t size)
     size_t length = 0;
 
     text[0] = '\0';
-    mkv_list_for_each(path, &peer->paths, mkv_path_t, list)
+    mkv_list_for_each(path, &peer->paths, list)
     {
         if (path->is_missing) {
             continue;
@@ -412,7 +412,7 @@ mkv_backend_t mkv_paths_backend(const mkv_peer_t *peer)
     mkv_backend_t backend = MKV_BACKEND_UNKNOWN;
     const mkv_path_t *path;
 
-    mkv_list_for_each(path, &peer->paths, mkv_path_t, list)
+    mkv_list_for_each(path, &peer->paths, list)
     {
         if (!path->is_missing && (path->backend > backend)) {
             backend = path->backend;
@@ -425,7 +425,7 @@ bool mkv_paths_use(const mkv_peer_t *peer, mkv_backend_t backend)
 {
     const mkv_path_t *path;
 
-    mkv_list_for_each(path, &peer->paths, mkv_path_t, list)
+    mkv_list_for_each(path, &peer->paths, list)
     {
         if (path->backend == backend) {
             return true;

@@ -38,7 +38,7 @@ mkv_peer_t *mkv_peer_find(mkv_ctx_t *ctx, uint64_t ctx_id)
     mkv_peer_t *found = NULL;
     mkv_peer_t *peer;
 
-    mkv_list_for_each(peer, mkv_peer_bucket(ctx, ctx_id), mkv_peer_t, same_id)
+    mkv_list_for_each(peer, mkv_peer_bucket(ctx, ctx_id), same_id)
     {
         if ((peer->process.ctx_id != ctx_id) || mkv_peer_is_closed(peer)) {
             continue;
@@ -61,7 +61,7 @@ mkv_peer_t *mkv_peer_find_former(mkv_ctx_t *ctx, uint64_t ctx_id, uint32_t seq)
 {
     mkv_peer_t *peer;
 
-    mkv_list_for_each(peer, mkv_peer_bucket(ctx, ctx_id), mkv_peer_t, same_id)
+    mkv_list_for_each(peer, mkv_peer_bucket(ctx, ctx_id), same_id)
     {
         if ((mkv_peer_is_closed(peer) ? (peer->state < MKV_CONN_CLOSING)
                                       : peer->is_superseded) &&
@@ -174,8 +174,7 @@ mkv_claim_state_t mkv_peer_look_claim(mkv_peer_t *peer)
         (peer->watch.claim == 0)) {
         return peer->watch.state;
     }
-    mkv_list_for_each(other, mkv_peer_bucket(peer->ctx, peer->process.ctx_id),
-                      mkv_peer_t, same_id)
+    mkv_list_for_each(other, mkv_peer_bucket(peer->ctx, peer->process.ctx_id), same_id)
     {
         mkv_watch_trust(&peer->watch, dir, &other->watch);
     }

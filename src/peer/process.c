@@ -151,7 +151,7 @@ static mkv_claims_t *mkv_claims_find(uint64_t owner)
 {
     mkv_claims_t *claims;
 
-    mkv_list_for_each(claims, &mkv_claims_list, mkv_claims_t, list)
+    mkv_list_for_each(claims, &mkv_claims_list, list)
     {
         if ((claims->owner == owner) && (claims->pid == getpid())) {
             return claims;
@@ -269,7 +269,7 @@ static void mkv_claims_in_child(void)
 {
     mkv_claims_t *claims;
 
-    mkv_list_for_each(claims, &mkv_claims_list, mkv_claims_t, list)
+    mkv_list_for_each(claims, &mkv_claims_list, list)
     {
         if (claims->fd >= 0) { /* a copy of the parent's */
             close(claims->fd);

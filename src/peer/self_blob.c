@@ -94,7 +94,7 @@ static void mkv_blob_add_regions(mkv_ctx_t *ctx, const mkv_audience_t *audience,
     mkv_list_t *item;
     mkv_mem_t *mem;
 
-    mkv_list_for_each(mem, &ctx->mems, mkv_mem_t, list)
+    mkv_list_for_each(mem, &ctx->mems, list)
     {
         if (audience->since != 0) {
             break;

@@ -132,7 +132,7 @@ static bool mkv_peer_read_back(mkv_peer_t *peer)
         return false;
     }
     ++peer->num_read_back; /* the callback may come at once */
-    mkv_list_for_each(rmem, &peer->remote.mems, mkv_rmem_t, list)
+    mkv_list_for_each(rmem, &peer->remote.mems, list)
     {
         if ((rmem->type != UCS_MEMORY_TYPE_HOST) && (rmem->num_pairs > 0) &&
             (rmem->rkey != NULL)) {
@@ -165,7 +165,7 @@ void mkv_peer_start_flush(mkv_peer_t *peer)
         return;
     }
 
-    mkv_list_for_each(leg, &peer->flush_waiting, mkv_leg_t, flush)
+    mkv_list_for_each(leg, &peer->flush_waiting, flush)
     {
         leg->puts = (leg->puts == MKV_PUTS_GIVEN) ? MKV_PUTS_FLUSHING : leg->puts;
         mkv_list_splice(&leg->pushed, &leg->flushed);

@@ -170,7 +170,7 @@ void mkv_leg_cancel_posts(mkv_leg_t *leg)
     mkv_post_t *post, *next;
 
     mkv_list_del(&leg->busy);
-    mkv_list_for_each_safe(post, next, &leg->posts, mkv_post_t, list)
+    mkv_list_for_each_safe(post, next, &leg->posts, list)
     {
         if (post->num_inflight == 0) {
             mkv_post_free(post);

@@ -236,7 +236,7 @@ static mkv_cached_list_t *mkv_lists_find(const mkv_post_t *post)
     unsigned num_looks = 0;
     mkv_cached_list_t *block;
 
-    mkv_list_for_each(block, &post->plan->lists, mkv_cached_list_t, owner)
+    mkv_list_for_each(block, &post->plan->lists, owner)
     {
         if (mkv_lists_are_next((const mkv_lists_t *)block->data, post)) {
             return block;

@@ -284,7 +284,7 @@ static uint64_t mkv_leg_moving(const mkv_leg_t *leg)
     const mkv_post_t *post;
     uint64_t bytes = 0;
 
-    mkv_list_for_each(post, &leg->running, mkv_post_t, list)
+    mkv_list_for_each(post, &leg->running, list)
     {
         bytes += post->bytes;
     }

@@ -153,7 +153,7 @@ static mkv_post_t *mkv_pull_find(mkv_leg_t *leg, uint32_t serial)
 {
     mkv_post_t *post;
 
-    mkv_list_for_each(post, &leg->pulled, mkv_post_t, list)
+    mkv_list_for_each(post, &leg->pulled, list)
     {
         if (post->serial == serial) {
             return post;

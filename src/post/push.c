@@ -125,7 +125,7 @@ static mkv_status_t mkv_push_plan(mkv_leg_t *leg, const mkv_msg_t *msg,
 {
     mkv_push_plan_t *entry;
 
-    mkv_list_for_each(entry, &leg->push_plans, mkv_push_plan_t, list)
+    mkv_list_for_each(entry, &leg->push_plans, list)
     {
         if (entry->serial == msg->plan) {
             *plan_p = entry->plan;

@@ -90,7 +90,7 @@ mkv_packet_t *mkv_early_find(mkv_peer_t *peer, uint64_t id, uint32_t epoch)
 {
     mkv_packet_t *packet;
 
-    mkv_list_for_each(packet, &peer->early, mkv_packet_t, list)
+    mkv_list_for_each(packet, &peer->early, list)
     {
         if ((packet->id == id) && (packet->epoch == epoch)) {
             return packet;
@@ -103,7 +103,7 @@ void mkv_early_cancel(mkv_peer_t *peer, uint64_t from_nonce)
 {
     mkv_packet_t *packet, *next;
 
-    mkv_list_for_each_safe(packet, next, &peer->early, mkv_packet_t, list)
+    mkv_list_for_each_safe(packet, next, &peer->early, list)
     {
         if (packet->from_nonce == from_nonce) {
             mkv_early_remove(peer, packet);
@@ -116,7 +116,7 @@ uint64_t mkv_early_expire(mkv_peer_t *peer, uint64_t now)
     uint64_t next_deadline = MKV_NEVER;
     mkv_packet_t *packet, *next;
 
-    mkv_list_for_each_safe(packet, next, &peer->early, mkv_packet_t, list)
+    mkv_list_for_each_safe(packet, next, &peer->early, list)
     {
         if (now >= packet->deadline) {
             MKV_COUNT(peer, msgs_dropped, 1);
@@ -125,7 +125,7 @@ uint64_t mkv_early_expire(mkv_peer_t *peer, uint64_t now)
             next_deadline = packet->deadline;
         }
     }
-    mkv_list_for_each_safe(packet, next, &peer->early_aborts, mkv_packet_t, list)
+    mkv_list_for_each_safe(packet, next, &peer->early_aborts, list)
     {
         if (now < packet->deadline) { /* they are in the order of their deadlines */
             return (packet->deadline < next_deadline) ? packet->deadline
@@ -140,7 +140,7 @@ void mkv_early_take(mkv_peer_t *peer, uint64_t id, uint32_t epoch, mkv_list_t *t
 {
     mkv_packet_t *packet, *next;
 
-    mkv_list_for_each_safe(packet, next, &peer->early, mkv_packet_t, list)
+    mkv_list_for_each_safe(packet, next, &peer->early, list)
     {
         if ((packet->id == id) && (packet->epoch == epoch)) {
             mkv_list_del(&packet->list);
@@ -149,7 +149,7 @@ void mkv_early_take(mkv_peer_t *peer, uint64_t id, uint32_t epoch, mkv_list_t *t
             peer->early_bytes -= packet->length;
         }
     }
-    mkv_list_for_each_safe(packet, next, &peer->early_aborts, mkv_packet_t, list)
+    mkv_list_for_each_safe(packet, next, &peer->early_aborts, list)
     {
         if ((packet->id == id) && (packet->epoch == epoch)) {
             mkv_list_del(&packet->list);

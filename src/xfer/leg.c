@@ -53,7 +53,7 @@ mkv_leg_t *mkv_leg_find(mkv_peer_t *peer, uint64_t id, uint32_t epoch)
 {
     mkv_leg_t *leg;
 
-    mkv_list_for_each(leg, mkv_leg_bucket(peer->ctx, id), mkv_leg_t, hash)
+    mkv_list_for_each(leg, mkv_leg_bucket(peer->ctx, id), hash)
     {
         if ((leg->peer == peer) && (leg->xfer->id == id) &&
             (leg->xfer->epoch == epoch)) {

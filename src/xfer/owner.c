@@ -242,7 +242,7 @@ static const mkv_xfer_t *mkv_owner_of(const mkv_xfer_t *xfer,
     const mkv_xfer_t *other;
     uint32_t i;
 
-    mkv_list_for_each(other, &ctx->xfers, mkv_xfer_t, list)
+    mkv_list_for_each(other, &ctx->xfers, list)
     {
         for (i = 0; (other != xfer) && (i < other->num_legs); ++i) {
             if (mkv_leg_owns(&other->legs[i], at)) {

@@ -12,7 +12,7 @@ static void mkv_xfers_look(mkv_peer_t *peer)
 {
     mkv_leg_t *leg;
 
-    mkv_list_for_each(leg, &peer->legs, mkv_leg_t, list)
+    mkv_list_for_each(leg, &peer->legs, list)
     {
         mkv_xfer_dirty(leg->xfer); /* quiet may be provable now */
     }
@@ -23,7 +23,7 @@ static void mkv_xfers_raise_done(mkv_peer_t *peer)
 {
     mkv_leg_t *leg;
 
-    mkv_list_for_each(leg, &peer->legs, mkv_leg_t, list)
+    mkv_list_for_each(leg, &peer->legs, list)
     {
         if (leg->state == MKV_LEG_FINISHED) {
             mkv_xfer_step(leg->xfer);
@@ -37,7 +37,7 @@ static void mkv_xfers_peer_ended(mkv_peer_t *peer)
 
     mkv_xfers_raise_done(peer);
     mkv_early_cleanup(peer);
-    mkv_list_for_each(leg, &peer->legs, mkv_leg_t, list)
+    mkv_list_for_each(leg, &peer->legs, list)
     {
         if (leg->state != MKV_LEG_FINISHED) {
             mkv_leg_fail(leg, peer->status, "peer %s, leg %u: %s", peer->name,
@@ -51,7 +51,7 @@ static bool mkv_xfers_are_idle(mkv_peer_t *peer)
 {
     mkv_leg_t *leg;
 
-    mkv_list_for_each(leg, &peer->legs, mkv_leg_t, list)
+    mkv_list_for_each(leg, &peer->legs, list)
     {
         if (!mkv_leg_is_quiet(leg)) {
             return false; /* the peer's message is needed, or our data is in flight */

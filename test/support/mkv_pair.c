@@ -176,7 +176,7 @@ void pair_know_lists(const mkv_peer_t *peer)
 {
     mkv_rmem_t *rmem;
 
-    mkv_list_for_each(rmem, &peer->remote.mems, mkv_rmem_t, list)
+    mkv_list_for_each(rmem, &peer->remote.mems, list)
     {
         rmem->lists = MKV_RMEM_LISTS_TAKEN;
     }

@@ -81,7 +81,7 @@ static unsigned count_keys(const pair_side_t *side)
     const mkv_rmem_t *rmem;
     unsigned count = 0;
 
-    mkv_list_for_each(rmem, &peer->remote.mems, mkv_rmem_t, list)
+    mkv_list_for_each(rmem, &peer->remote.mems, list)
     {
         count += (rmem->rkey != NULL);
     }

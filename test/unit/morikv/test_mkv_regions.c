@@ -321,7 +321,7 @@ static void expect_same_table(const mkv_remote_t *remote, const mkv_ctx_t *ctx)
 
     ck_assert_uint_eq(remote->epoch, ctx->epoch);
     ck_assert_uint_eq(remote->num_regions, ctx->num_regions);
-    mkv_list_for_each(region, &ctx->regions, mkv_lregion_t, list)
+    mkv_list_for_each(region, &ctx->regions, list)
     {
         wire = mkv_remote_find(remote, region->info.component, region->info.layer,
                                region->info.part, &rmem);

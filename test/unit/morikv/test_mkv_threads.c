@@ -196,7 +196,7 @@ START_TEST(a_post_waits_for_no_progress)
     come_out(thread);
     ck_assert_uint_eq(fake_ucp_num_calls(DATA), 1); /* posted without a further call */
     layer = 1;
-    mkv_list_for_each(post, &active->legs[0].posts, mkv_post_t, list)
+    mkv_list_for_each(post, &active->legs[0].posts, list)
     {
         ck_assert_int_eq(post->sel.layer_lo, layer++);
     }
