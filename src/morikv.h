@@ -470,7 +470,7 @@ typedef struct mkv_peer_attr {
     mkv_backend_t backend;
     int is_same_host;
     int has_sgl_put;        /**< A WRITE of GPU memory is one UCX call */
-    uint32_t num_regions;   /**< Peer's regions known here */
+    uint32_t num_regions;   /**< Peer's regions known here; 0 when it is gone */
     uint64_t regions_epoch; /**< Of these */
     mkv_topology_t topology;
     /** Transport that UCX chose for each kind of call and pair of memory types, in

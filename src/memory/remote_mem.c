@@ -333,6 +333,21 @@ const mkv_wire_region_t *mkv_remote_find_id(const mkv_remote_t *remote, uint32_t
     return mkv_remote_found(remote, mkv_table_find(&remote->regions_by_id, id), rmem_p);
 }
 
+void mkv_remote_withdraw(mkv_remote_t *remote)
+{
+    mkv_rmem_t *rmem;
+
+    if (remote->regions == NULL) {
+        return;
+    }
+    mkv_list_for_each(rmem, &remote->mems, list)
+    {
+        rmem->is_current = false;
+    }
+    mkv_remote_forget(remote);
+    mkv_remote_trim(remote);
+}
+
 bool mkv_remote_has_grant(const mkv_remote_t *remote, uint32_t id)
 {
     return mkv_table_find(&remote->granted, id) != NULL;

@@ -74,6 +74,12 @@ bool mkv_remote_has_grant(const mkv_remote_t *remote, uint32_t id);
 /** Destroy keys that neither the table nor a map refers to. */
 void mkv_remote_trim(mkv_remote_t *remote);
 
+/**
+ * Drop the table of a connection that is gone, and its keys, with what a transport
+ * holds for them. A key that a map or an operation refers to is destroyed with it.
+ */
+void mkv_remote_withdraw(mkv_remote_t *remote);
+
 /** @return The peer's region with this name, or NULL. */
 const mkv_wire_region_t *mkv_remote_find(const mkv_remote_t *remote, uint32_t component,
                                          int32_t layer, uint16_t part,

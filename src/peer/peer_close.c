@@ -85,6 +85,9 @@ void mkv_peer_step_waiting(mkv_peer_t *peer)
     if ((peer->state == MKV_CONN_GONE) && (peer->inflight_ops == 0)) {
         mkv_claims_release(peer->ctx->claims, peer->claim);
         peer->claim = 0;
+        if (peer->num_refs == 0) {
+            mkv_remote_withdraw(&peer->remote); /* the caller may keep the peer */
+        }
     }
     if (peer->state != MKV_CONN_FAILED) {
         return;

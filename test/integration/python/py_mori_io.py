@@ -101,6 +101,17 @@ class GpuMemory:
         return buffer.raw
 
 
+def held_of_peers():
+    """Descriptors of this process that belong to another one, or did."""
+    held = []
+    for fd in os.listdir("/proc/self/fd"):
+        try:
+            held.append(os.readlink(f"/proc/self/fd/{fd}"))
+        except FileNotFoundError:  # the list's own
+            pass
+    return [name for name in held if "pidfd" in name or "/ucx-mori." in name and "deleted" in name]
+
+
 def new_memory():
     return GpuMemory() if ON_GPU else HostMemory()
 
@@ -360,6 +371,9 @@ class TwoProcesses(unittest.TestCase):
         self.assertIsNotNone(failure)
         self.assertEqual(failure.remote_engine_key, self.remote_engine.key)
         self.assertIsNone(self.engine.pop_peer_failure())
+        while held_of_peers() and time.monotonic() < end:
+            time.sleep(0.001)
+        self.assertEqual(held_of_peers(), [])  # it stays registered
 
     def test_figures_are_there_for_prometheus(self):
         session = self.sessions[0]

@@ -415,6 +415,44 @@ START_TEST(a_key_goes_with_its_region_and_its_last_user)
 }
 END_TEST
 
+/* The caller keeps the peer. Loop index as above; the first connection is left, the
+ * others break */
+START_TEST(keys_end_with_the_connection_and_their_last_user)
+{
+    mkv_op_piece_t piece = open_one_sided();
+    mkv_op_params_t params = {
+        .size = sizeof(params), .mode = MKV_WRITE, .pieces = &piece, .num_pieces = 1};
+    mkv_peer_attr_t attr = {.size = sizeof(attr)};
+    mkv_op_t *op = NULL;
+
+    if (_i == 1) {
+        OK(mkv_op_post(A->peers[1], &params, &op));
+    } else if (_i == 2) {
+        make_map(0, NULL);
+    }
+    ck_assert(has_key(A, 1));
+    OK(mkv_peer_close(B->peers[0], MKV_CLOSE_FORCE));
+    if (_i > 0) {
+        fake_ucp_break(UCS_ERR_CONNECTION_RESET);
+    }
+    pair_run();
+    OK(mkv_peer_query(A->peers[1], &attr));
+    ck_assert_int_gt(attr.state, MKV_PEER_READY);
+    ck_assert_uint_eq(attr.num_regions, 0);
+    ck_assert_uint_eq(count_keys(A), (_i > 0));
+    if (_i == 1) {
+        OK(mkv_op_close(op));
+    } else if (_i == 2) {
+        OK(mkv_map_destroy(A->maps[1]));
+        A->maps[1] = NULL;
+    }
+    ck_assert_uint_eq(count_keys(A), 0);
+    IS(mkv_op_post(A->peers[1], &params, &op), MKV_ERR_PEER);
+    B->peers[0] = NULL;
+    pair_teardown();
+}
+END_TEST
+
 int main(void)
 {
     TCase *tcase = pair_tcase("keys");
@@ -431,5 +469,6 @@ int main(void)
     tcase_add_test(tcase, an_operation_without_a_key_is_refused);
     tcase_add_test(tcase, grants_end_with_their_registrations);
     tcase_add_loop_test(tcase, a_key_goes_with_its_region_and_its_last_user, 0, 3);
+    tcase_add_loop_test(tcase, keys_end_with_the_connection_and_their_last_user, 0, 3);
     return pair_main("mkv_keys", tcase);
 }
