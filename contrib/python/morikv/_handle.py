@@ -13,12 +13,12 @@ waits for the calls that still have it. Two threads may close the same object.
 
 from __future__ import annotations
 
-import os
 import time
 import weakref
 from collections import deque
 from typing import Any, Callable
 
+from ._home import Home
 from ._library import lib
 from .errors import BusyError, InvalidError, check
 
@@ -39,7 +39,7 @@ class Owner:
     def __init__(self, pointer: Any) -> None:
         self.pointer = pointer
         self.is_open = True
-        self.pid = os.getpid()
+        self.home = Home("context")
         self.calls: deque[None] = deque()  # one entry for each call under way
         self._open: deque[None] = deque([None])  # the thread that takes it closes the context
         self.live: weakref.WeakSet[Handle] = weakref.WeakSet()
@@ -47,12 +47,7 @@ class Owner:
 
     def ctx(self) -> Any:
         """The context's pointer. :raises InvalidError: it is closed, or of a parent process."""
-        if self.pid != os.getpid():
-            raise InvalidError(
-                lib.MKV_ERR_INVALID,
-                f"the context was opened by process {self.pid}, and this is its fork "
-                f"{os.getpid()}; open another context after the fork",
-            )
+        self.home.check()
         if not self.is_open:
             raise InvalidError(lib.MKV_ERR_INVALID, "the context is closed")
         return self.pointer
@@ -167,6 +162,8 @@ class Handle:
                 pointer = self._pointers.pop()
             except IndexError:  # another thread was quicker
                 return None
+            if not self.owner.home.is_here:
+                return None  # it is the parent's, and so are the calls under way
             _wait(self.calls)
             status = (destroy or self._destroy)(pointer)
             if status != lib.MKV_OK:

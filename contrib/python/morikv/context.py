@@ -243,7 +243,6 @@ class Context:
         self._things: weakref.WeakValueDictionary[int, Transfer | Operation]
         self._things = weakref.WeakValueDictionary()
         self._keys = itertools.count(1)
-        self._pid = os.getpid()
         _contexts.add(self)
 
     def __repr__(self) -> str:
@@ -548,7 +547,7 @@ class Context:
         """
         if not self._owner.is_open:
             return
-        if self._pid != os.getpid():  # a fork's copy: UCX is not usable there
+        if not self._owner.home.is_here:  # a fork's copy: UCX is not usable there
             self._owner.is_open = False
             return
         if not self._owner.close():
@@ -571,7 +570,7 @@ class Context:
         self.close()
 
     def __del__(self) -> None:
-        if hasattr(self, "_pid"):
+        if hasattr(self, "_owner"):
             try:
                 self.close()
             except Exception:  # no caller is left; the library has logged it

@@ -9,6 +9,7 @@ import select
 import threading
 from collections.abc import Callable
 
+from ._home import Lock
 from .context import Context
 
 logger = logging.getLogger("morikv")
@@ -28,8 +29,8 @@ class Listener:
         self._context = context
         self._each_round = each_round
         self._fd = os.eventfd(0, os.EFD_CLOEXEC)
-        self._lock = threading.RLock()  # of the next two, and of the descriptor's life
-        self._pid = os.getpid()
+        self._home = context._owner.home
+        self._lock = Lock(self._home)  # of the next two, and of the descriptor's life
         self._is_closing = False
         self._has_ended = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -51,7 +52,7 @@ class Listener:
         :return: whether this call did; False: an earlier one has, or this is a forked child,
             which has no such thread, and locks that stay held.
         """
-        if self._pid != os.getpid():
+        if not self._home.is_here:
             return False
         with self._lock:
             if self._is_closing:

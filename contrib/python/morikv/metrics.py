@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from ._home import Home
 from .context import Context
 from .model import Backend, PeerState, Slow
 
@@ -282,6 +283,7 @@ class Endpoint:
 
         self._server = Server((host, port), Handler)
         self._server.daemon_threads = True
+        self._home = Home("endpoint")
         self.port: int = self._server.server_address[1]
         self._thread = threading.Thread(
             target=self._server.serve_forever, name="morikv-metrics", daemon=True
@@ -289,9 +291,11 @@ class Endpoint:
         self._thread.start()
 
     def close(self) -> None:
-        self._server.shutdown()
+        """In a forked child, drop its copy of the port; its parent serves on."""
+        if self._home.is_here:
+            self._server.shutdown()
+            self._thread.join()
         self._server.server_close()
-        self._thread.join()
 
     def __enter__(self) -> Endpoint:
         return self

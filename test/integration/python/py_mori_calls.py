@@ -8,15 +8,17 @@ that a transfer can be posted before the connection, or the peer's memory, is kn
 
 from __future__ import annotations
 
+import contextlib
 import os
-import signal
 import threading
 import time
 import unittest
-import warnings
+import urllib.request
 from unittest import mock
 
 import morikv
+from morikv import Mode
+from morikv.metrics import Endpoint
 from morikv.mori_io import (
     BackendType,
     EngineDesc,
@@ -26,7 +28,9 @@ from morikv.mori_io import (
     MemoryLocationType,
     RdmaBackendConfig,
     StatusCode,
+    settings,
 )
+from py_forked import in_child
 
 try:
     import numpy
@@ -71,7 +75,9 @@ class Slow:
         self.context.poll()
 
 
-class Calls(unittest.TestCase):
+class WithSlow(unittest.TestCase):
+    """An engine with a session to a peer that has not answered yet."""
+
     def setUp(self):
         self.slow = Slow()
         self.addCleanup(self.slow.context.close)
@@ -95,6 +101,8 @@ class Calls(unittest.TestCase):
         wait_for(lambda: not any(each.InProgress() for each in statuses), self.slow.step)
         return [each.Code() for each in statuses]
 
+
+class Calls(WithSlow):
     def test_iterators_are_taken_in_the_call(self):
         offsets = range(0, SIZE, 64)
         status = self.session.batch_write(
@@ -175,35 +183,106 @@ class Calls(unittest.TestCase):
         self.assertFalse(self.session.alive())
 
 
-class Forked(unittest.TestCase):
+class Forked(WithSlow):
     """A child of fork() has the parent's locks as they were, and none of its threads."""
 
-    def test_a_child_closes_its_copy_without_a_lock(self):
-        engine = IOEngine("parent", IOEngineConfig("127.0.0.1", 0))
-        engine.create_backend(BackendType.TCP)
-        self.addCleanup(engine.close)
-        hub = engine._get_hub()
+    REFUSED = "opened by process .* after the fork"
+
+    def held(self, *locks):
+        """Hold the locks in a thread, which no child has."""
         is_held, may_end = threading.Event(), threading.Event()
 
         def hold():
-            with hub._listener._lock, hub.lock:
+            with contextlib.ExitStack() as stack:
+                for lock in locks:
+                    stack.enter_context(lock)
                 is_held.set()
                 may_end.wait()
 
         holder = threading.Thread(target=hold)
         holder.start()
         is_held.wait()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that this process has threads
-            child = os.fork()
-        if child == 0:
-            signal.alarm(30)  # ends a hang
+        self.addCleanup(holder.join)
+        self.addCleanup(may_end.set)
+
+    def test_calls_of_a_child_are_refused(self):
+        running = self.session.write(0, 0, SIZE, 1)
+        engine, hub, peer = self.engine, self.engine._get_hub(), self.engine.peer("slow")
+        calls = {
+            "write": lambda: self.session.write(0, 0, SIZE, 2),
+            "batch_read": lambda: self.session.batch_read([0], [0], [1], 2),
+            "batch_write": lambda: engine.batch_write(
+                *([each] for each in (self.mine, 0, self.theirs, 0, 1, 3))
+            ),
+            "path": self.session.path,
+            "alive": self.session.alive,
+            "Code": running.Code,
+            "Wait": running.Wait,
+            "Quiet": running.Quiet,
+            "Abort": running.Abort,
+            "Update": lambda: running.Update(StatusCode.SUCCESS, ""),
+            "SetCode": lambda: running.SetCode(StatusCode.SUCCESS),
+            "wait_all": lambda: engine.wait_all([running]),
+            "get_engine_desc": engine.get_engine_desc,
+            "register_remote_engine": lambda: engine.register_remote_engine(self.slow.desc),
+            "deregister_remote_engine": lambda: engine.deregister_remote_engine(self.slow.desc),
+            "register_torch_tensor": lambda: engine.register_torch_tensor(bytearray(8)),
+            "deregister_memory": lambda: engine.deregister_memory(self.mine),
+            "create_session": lambda: engine.create_session(self.mine, self.theirs),
+            "pop_inbound_transfer_status": lambda: engine.pop_inbound_transfer_status("slow", 1),
+            "pop_peer_failure": engine.pop_peer_failure,
+            "poll_events": lambda: engine.poll_events(None),
+            "metrics": engine.metrics,
+            "peer": lambda: engine.peer("slow"),
+            "context": lambda: engine.context.commit(),
+            "query": peer.query,
+            "post": lambda: peer.post(Mode.WRITE, 1, 1, 0, 0, 1),
+            "wake": hub._listener.wake,
+        }
+        self.held(engine._lock, hub.lock, hub._listener._lock, running._lock, hub.figures._lock)
+        for name, call in calls.items():
+            with self.subTest(name):
+                self.assertRegex(in_child(call), self.REFUSED)
+
+    def test_a_child_drops_its_copies_without_a_lock(self):
+        engine, hub = self.engine, self.engine._get_hub()
+        peer, endpoint = engine.peer("slow"), Endpoint(lambda: "served\n")
+        self.addCleanup(endpoint.close)
+        self.held(engine._lock, hub.lock, hub._listener._lock)
+        peer._handle.calls.append(None)  # a thread of the parent is in a call
+        self.addCleanup(peer._handle.calls.pop)
+        for name, call in {
+            "engine": engine.close,
+            "context": hub.context.close,
+            "peer": lambda: peer.close(force=True),
+            "endpoint": endpoint.close,
+        }.items():
+            with self.subTest(name):
+                self.assertEqual(in_child(call), "None")
+        with urllib.request.urlopen(f"http://127.0.0.1:{endpoint.port}/metrics") as answer:
+            self.assertEqual(answer.read(), b"served\n")
+
+    def test_a_child_may_open_an_engine_when_a_thread_of_its_parent_opens_one(self):
+        is_held, forks = threading.Event(), threading.Event()
+
+        def hold():
+            with settings._lock:
+                is_held.set()
+                forks.wait()
+
+        def opened():
+            engine = IOEngine("child", IOEngineConfig("127.0.0.1", 0))
+            engine.create_backend(BackendType.TCP)
+            key = engine.get_engine_desc().key
             engine.close()
-            os._exit(0)
-        status = os.waitpid(child, 0)[1]
-        may_end.set()
-        holder.join()
-        self.assertEqual(status, 0)
+            return key
+
+        holder = threading.Thread(target=hold)
+        holder.start()
+        self.addCleanup(holder.join)
+        is_held.wait()
+        os.register_at_fork(before=forks.set)  # ahead of the hook of the lock
+        self.assertEqual(in_child(opened), "child")
 
 
 class Inside(unittest.TestCase):

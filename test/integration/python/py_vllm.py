@@ -20,6 +20,7 @@ LIMIT_S = 600
 
 
 import vllm_names
+from py_forked import in_child
 from vllm_names import FullAttentionSpec, RequestStatus, Tensor
 
 vllm_names.install()
@@ -144,6 +145,18 @@ class TwoWorkers(unittest.TestCase):
         # it had come, or comes too late: then no reader comes, as after a router that gave up
         self.d.worker.begin(Orders(aborts=["d"]))
         self.assertTrue(self.d.results(RECEIVED, "d"))
+
+    def test_a_forked_child_is_refused(self):
+        worker = self.p.worker
+        for call in (
+            lambda: worker.begin(Orders()),
+            worker.blob,
+            lambda: worker.register(self.p.cache),
+            worker.take_results,
+            worker.take_stats,
+        ):
+            self.assertRegex(in_child(call), "^InvalidError: .*opened by process .* after the fork")
+        self.assertEqual(in_child(worker.close), "None")
 
     def test_an_abort_of_decode_frees_prefill(self):
         self.load([11, 2], PUSH)

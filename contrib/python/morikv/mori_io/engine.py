@@ -8,7 +8,6 @@ import logging
 import os
 import secrets
 import socket
-import threading
 import time
 import weakref
 from collections.abc import Iterable, Sequence
@@ -16,6 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from .. import _hip, errors, memory
+from .._home import Home, Lock
 from .._library import lib
 from ..context import Context, Peer, Region
 from ..metrics import Family, context_families, text
@@ -109,7 +109,11 @@ class IOEngineSession:
     ) -> TransferStatus:
         numbers = local_offsets, remote_offsets, sizes
         ask = Ask(mode, self._local, self._remote, *numbers, uid, timeout_ms)
-        return self._engine._get_hub().post(ask)
+        try:
+            hub = self._engine._get_hub()
+        except errors.InvalidError as error:  # of a parent process
+            return _ended(code_of(error.status), str(error))
+        return hub.post(ask)
 
     def path(self) -> str:
         """Transports of the data that UCX has reported so far, for each kind of call; empty
@@ -139,7 +143,7 @@ class IOEngine:
         self._backends: dict[BackendType, Any] = {}
         self._regions: dict[int, Region] = {}
         self._uids = itertools.count(1)
-        self._lock = threading.Lock()
+        self._lock = Lock(Home("engine"))
         self._hub: Hub | None = None
 
     # ---- set-up ----

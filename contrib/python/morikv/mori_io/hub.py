@@ -17,6 +17,7 @@ from collections import OrderedDict, deque
 from dataclasses import dataclass
 
 from .. import errors
+from .._home import Lock
 from .._library import lib
 from ..context import Context, Peer, Region
 from ..listener import Listener
@@ -129,8 +130,8 @@ class Hub:
         self._options, self._variables = options, variables
         self.context = self._open(key)
         self.figures = Transfers({"engine": key})
-        self.lock = threading.RLock()
-        self.changed = threading.Condition(self.lock)
+        self.lock = Lock(self.context._owner.home)
+        self.changed = threading.Condition(self.lock.inner)
         self._note = note
         self._allocations: dict[int, Memory | None] = {}
         self._mirror: tuple[Link, Mirror] | None = None
@@ -262,7 +263,7 @@ class Hub:
 
     def post(self, ask: Ask) -> TransferStatus:
         """Never waits, never raises: what is wrong is in the status."""
-        status = TransferStatus()
+        status = TransferStatus(self.lock.home)
         status.Update(StatusCode.IN_PROGRESS, "")
         with self.lock:
             try:

@@ -42,6 +42,11 @@ _KNOWN = {"MORI_RDMA_DEVICES", "MORI_IO_TC_DISABLE"} | {
 _lock = threading.RLock()
 _logged: set[str] = set()
 
+# a child has the environment as it is outside, and may open engines of its own
+os.register_at_fork(
+    before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release
+)
+
 
 def _log_once(level: int, text: str, *arguments: object) -> None:
     line = text % arguments

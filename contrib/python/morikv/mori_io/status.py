@@ -6,6 +6,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
+from .._home import Home
 from .._library import lib
 from .config import StatusCode
 
@@ -32,9 +33,12 @@ class TransferStatus:
 
     ``Failed`` is set only when nothing of the transfer touches memory any more, here or at
     the peer, or when that could not be proven in time (``Quiet`` is False then).
+
+    :raises InvalidError: the transfer runs, and this process is a fork of the one that posted it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, home: Home | None = None) -> None:
+        self._home = home
         #: Keeps the operation open while a call uses it.
         self._lock = threading.Lock()
         self._code = StatusCode.INIT
@@ -45,8 +49,13 @@ class TransferStatus:
         self._is_abort_wanted = False
         self._post_s = 0.0
 
+    def _check_home(self) -> None:
+        if self._home is not None:
+            self._home.check()
+
     def Code(self) -> StatusCode:
         if self._code == StatusCode.IN_PROGRESS:
+            self._check_home()
             with self._lock:
                 # a caller that polls need not wait for the thread that takes events
                 if self._operation is not None and self._operation.status == lib.MKV_OK:
@@ -75,6 +84,7 @@ class TransferStatus:
 
     def Abort(self) -> None:
         """End it; ``Failed`` follows when its memory is free, or it succeeds meanwhile."""
+        self._check_home()
         with self._lock:
             self._is_abort_wanted = True
             if self._operation is not None:
@@ -97,11 +107,13 @@ class TransferStatus:
 
     def Update(self, code: StatusCode, message: str) -> None:
         """Let it be so, unless it has ended: the first end stays."""
+        self._check_home()
         with self._lock:
             self._end(code, message)
 
     def SetCode(self, code: StatusCode) -> None:
         """Let it be so in any case, for statuses of an application's own."""
+        self._check_home()
         with self._lock:
             self._code = code
             if code not in (StatusCode.INIT, StatusCode.IN_PROGRESS) and self._ended is not None:

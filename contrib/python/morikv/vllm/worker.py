@@ -6,7 +6,6 @@ from __future__ import annotations
 import atexit
 import logging
 import os
-import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from typing import Any
 
 import morikv
 from morikv import Event, EventType, Map, Mode, Peer, Role, Transfer, errors
+from morikv._home import Lock
 from morikv.listener import Listener
 
 from .caches import Layout, fingerprint, groups_of
@@ -67,7 +67,7 @@ class Worker:
         )
         #: Group and number in it, of each layer.
         self._layers: dict[str, tuple[int, int]] = {}
-        self._lock = threading.RLock()
+        self._lock = Lock(self._context._owner.home)
         self._links: dict[str, Link] = {}
         self._maps: dict[tuple[Peer, Role], Map] = {}
         self._sources: dict[str, Source] = {}
