@@ -111,7 +111,8 @@ bool kfd_bo_identify(int fd, uint32_t *gpu_id, uint32_t *flags, uint64_t *size)
     struct stat st;
     ssize_t length;
 
-    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    /* /proc/self is empty once the first thread of the process has ended */
+    snprintf(path, sizeof(path), "/proc/thread-self/fd/%d", fd);
     length = syscall(SYS_readlink, path, name, sizeof(name) - 1);
     if (length <= 0) {
         return false;

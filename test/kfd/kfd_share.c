@@ -11,6 +11,7 @@
 
 #include "kfd_impl.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -100,24 +101,47 @@ int kfd_share_ipc_export(void *arg)
     return 0;
 }
 
+/* Open a descriptor of an exporter: by one of its threads, as /proc/PID/fd is empty
+ * once the first one has ended. */
+static int kfd_share_open(uint32_t pid, uint32_t number)
+{
+    const struct dirent *entry;
+    char path[64];
+    int fd = -1;
+    DIR *dir;
+
+    snprintf(path, sizeof(path), "/proc/%u/task", pid);
+    dir = opendir(path);
+    while ((dir != NULL) && (fd < 0) && ((entry = readdir(dir)) != NULL)) {
+        snprintf(path, sizeof(path), "/proc/%u/task/%.10s/fd/%u", pid, entry->d_name,
+                 number);
+        fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDWR | O_CLOEXEC);
+    }
+    if (dir != NULL) {
+        closedir(dir);
+    }
+    return fd;
+}
+
 int kfd_share_ipc_import(void *arg)
 {
     kfd_ipc_import_t *a = arg;
     int gpu = kfd_gpu_number(a->gpu_id), fd, rc;
-    char path[64];
     struct stat st;
 
     if ((gpu < 0) || ((a->share[0] & 0xffff0000u) != KFD_SHARE_MAGIC)) {
         return kfd_error(EINVAL);
     }
-    snprintf(path, sizeof(path), "/proc/%u/fd/%u", a->share[1], a->share[2]);
-    fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDWR | O_CLOEXEC);
+    fd = kfd_share_open(a->share[1], a->share[2]);
     if (fd < 0) {
-        kfd_log(1, "IPC_IMPORT_HANDLE: %s: %s", path, strerror(errno));
+        kfd_log(1, "IPC_IMPORT_HANDLE: process %u has no descriptor %u", a->share[1],
+                a->share[2]);
         return kfd_error(EINVAL);
     }
     if (fstat(fd, &st) || ((uint32_t)st.st_ino != a->share[3])) {
-        kfd_log(1, "IPC_IMPORT_HANDLE: %s is another file by now", path);
+        kfd_log(1,
+                "IPC_IMPORT_HANDLE: descriptor %u of process %u is another file by now",
+                a->share[2], a->share[1]);
         syscall(SYS_close, fd);
         return kfd_error(EINVAL);
     }
