@@ -206,7 +206,7 @@ static int hipcpu_ipc_attach(const hipcpu_handle_t *handle, struct stat *info)
     return fd;
 }
 
-/* Up to ROCm 6 an import that exists is opened again: not one that is being closed. */
+/* From ROCm 7 on an import that exists is opened again: not one that is being closed. */
 static pthread_mutex_t hipcpu_import_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static bool hipcpu_range_ref(hipcpu_range_t *range, void *arg)
@@ -274,8 +274,8 @@ static hipError_t hipcpu_ipc_open(const hipcpu_handle_t *handle, hipcpu_range_t 
     }
 
     pthread_mutex_lock(&hipcpu_import_lock);
-    /* up to ROCm 6 a second open returned the first one's address */
-    if ((hipcpu_config.major < 7) &&
+    /* 7.2.4 counts a second open, 6.4.3 maps it at another address */
+    if ((hipcpu_config.major >= 7) &&
         hipcpu_range_find_import(info.st_dev, info.st_ino, range)) {
         hipcpu_range_change(range->base, hipcpu_range_ref, NULL);
     } else if (hipcpu_ipc_is_in_the_way(handle)) {
