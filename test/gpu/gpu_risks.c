@@ -187,7 +187,7 @@ static void risk_import(const muct_xgmi_export_t *export)
     stream = busy_start();
     was_busy = (gpu->stream_query(stream) == MUCT_HIP_NOT_READY);
     start = now_ms();
-    need(gpu->ipc_close_mem_handle(mapped) == 0, "hipIpcCloseMemHandle");
+    need(muct_gpu_ipc_close(gpu, mapped) == 0, "closing IPC memory");
     is_busy = (gpu->stream_query(stream) == MUCT_HIP_NOT_READY);
     tell("close-waits", (was_busy && !is_busy) ? "seen" : "not seen",
          "closing took %.1f ms beside a busy stream%s", now_ms() - start,

@@ -146,7 +146,7 @@ static void risk_namespace(const char *risk, const char *what,
     if (ret == 0) {
         tell(risk, "not seen", "memory from another %s opened after %.1f ms", what,
              now_ms() - start);
-        need(gpu->ipc_close_mem_handle(mapped) == 0, "hipIpcCloseMemHandle");
+        need(muct_gpu_ipc_close(gpu, mapped) == 0, "closing IPC memory");
         return;
     }
     tell(risk, "seen",

@@ -183,6 +183,8 @@ static void muct_gpu_set_version(muct_gpu_t *gpu, int version)
     gpu->mem_type_managed = is_6 ? 3 : 4;
     gpu->may_query_events = !is_7;
     gpu->keeps_errors = is_7;
+    gpu->ipc_close_races =
+        !is_7 && (gpu->hsa_pointer_info != NULL); /* AMD's, on ROCr */
     gpu->ipc_needs_owner = muct_gpu_ipc_needs_owner(version);
 }
 
@@ -535,6 +537,20 @@ int muct_gpu_relax(const muct_gpu_t *gpu)
 void muct_gpu_unrelax(const muct_gpu_t *gpu, int mode)
 {
     (void)muct_gpu_exchange_capture_mode(gpu, mode);
+}
+
+int muct_gpu_ipc_close(const muct_gpu_t *gpu, void *mapped)
+{
+    int mode, ret;
+
+    if (!gpu->ipc_close_races) {
+        return gpu->ipc_close_mem_handle(mapped);
+    }
+
+    mode = muct_gpu_relax(gpu);
+    ret = gpu->mem_free(mapped);
+    muct_gpu_unrelax(gpu, mode);
+    return ret;
 }
 
 const char *muct_gpu_error_name(const muct_gpu_t *gpu, int error)

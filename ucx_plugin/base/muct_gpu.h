@@ -191,6 +191,7 @@ typedef struct muct_gpu {
     bool may_query_events; /**< hipEventQuery breaks no graph that others capture */
     bool ipc_needs_owner;  /**< Opening a handle queries its owner's process, and works
                               in the owner's network namespace only */
+    bool ipc_close_races;  /**< hipIpcCloseMemHandle() beside another call may crash */
     bool keeps_errors;     /**< Errors stay until queried; NOT_READY is no error */
 } muct_gpu_t;
 
@@ -374,6 +375,19 @@ static inline int muct_gpu_forget(const muct_gpu_t *gpu, int error)
 
     return error;
 }
+
+
+/**
+ * Close memory that hipIpcOpenMemHandle() mapped, beside calls of other threads.
+ *
+ * Up to ROCm 6 hipIpcCloseMemHandle() unmaps the address before its entry leaves the
+ * runtime's table (clr, Device::IpcDetach): a lookup of another thread then reads a
+ * freed object, and a new allocation at the address loses its entry. hipFree() of such
+ * memory removes the entry first (clr, roc::Device::svmFree), and closes it as well.
+ *
+ * @return hipError_t.
+ */
+int muct_gpu_ipc_close(const muct_gpu_t *gpu, void *mapped);
 
 
 /** Name of a hipError_t, for messages, never NULL; the runtime forgets it. */

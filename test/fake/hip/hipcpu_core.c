@@ -219,7 +219,7 @@ int hipcpu_enter(hipcpu_call_t *call)
         hipcpu_register_call(call);
     }
     (void)hipcpu_result(hipSuccess);
-    hipcpu_close_wait();
+    hipcpu_close_wait(call->name);
     if (!atomic_load_explicit(&hipcpu_has_faults, memory_order_relaxed)) {
         return hipSuccess;
     }

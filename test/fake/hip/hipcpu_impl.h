@@ -62,9 +62,9 @@ typedef struct hipcpu_call {
 int hipcpu_enter(hipcpu_call_t *call);
 
 /* Every function of the interface begins with this, hence the return. */
-/** Apply the rule close-locks: wait while another thread closes memory of a different
- * process. */
-void hipcpu_close_wait(void);
+/** Apply the rules close-locks and close-races: wait, or end the process, while another
+ * thread closes memory of a different process. */
+void hipcpu_close_wait(const char *call);
 
 #define HIPCPU_ENTER(_name)                                                            \
     do {                                                                               \
@@ -123,8 +123,9 @@ typedef struct hipcpu_range {
     unsigned refs; /**< Opens of an imported range */
     dev_t dev;     /**< Identity of an imported range */
     ino_t ino;
-    int proc;        /**< Process of an imported range */
-    uintptr_t place; /**< Its base there */
+    int proc;         /**< Process of an imported range */
+    uintptr_t place;  /**< Its base there */
+    uintptr_t opened; /**< Address that opening an imported range returned */
 } hipcpu_range_t;
 
 /**
@@ -136,6 +137,9 @@ typedef struct hipcpu_range {
  * @return Whether there is one; freed memory has one, too.
  */
 bool hipcpu_range_find(uintptr_t addr, hipcpu_range_t *range);
+
+/** Close memory of a different process, in the given call. */
+void hipcpu_ipc_close(const char *call, hipcpu_range_t *range);
 
 /** Add a range; the table keeps a copy. */
 void hipcpu_range_add(const hipcpu_range_t *range);

@@ -206,7 +206,8 @@ static int hipcpu_ipc_attach(const hipcpu_handle_t *handle, struct stat *info)
     return fd;
 }
 
-/* From ROCm 7 on an import that exists is opened again: not one that is being closed. */
+/* From ROCm 7 on an import that exists is opened again: not one that is being closed.
+ */
 static pthread_mutex_t hipcpu_import_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static bool hipcpu_range_ref(hipcpu_range_t *range, void *arg)
@@ -250,6 +251,7 @@ static bool hipcpu_ipc_map(const hipcpu_handle_t *handle, int fd,
         close(fd);
     }
     if (is_mapped) {
+        range->opened = range->base + handle->offset;
         hipcpu_range_add(range);
     }
     return is_mapped;
@@ -372,9 +374,15 @@ hipError_t hipIpcOpenMemHandle(void **ptr, hipIpcMemHandle_t handle, unsigned fl
 
 static pthread_mutex_t hipcpu_close_lock = PTHREAD_MUTEX_INITIALIZER;
 static atomic_bool hipcpu_is_closing;
+static atomic_bool hipcpu_is_detaching;
 
-void hipcpu_close_wait(void)
+void hipcpu_close_wait(const char *call)
 {
+    if (atomic_load_explicit(&hipcpu_is_detaching, memory_order_relaxed)) {
+        hipcpu_misuse("%s() while hipIpcCloseMemHandle() runs in another thread: its "
+                      "object is freed and still in the table; close by hipFree()",
+                      call);
+    }
     if (atomic_load_explicit(&hipcpu_is_closing, memory_order_relaxed)) {
         pthread_mutex_lock(&hipcpu_close_lock);
         pthread_mutex_unlock(&hipcpu_close_lock);
@@ -388,10 +396,52 @@ static bool hipcpu_range_unref(hipcpu_range_t *range, void *arg)
     return false;
 }
 
+/* By the rules, wait for work of the device. */
+static void hipcpu_ipc_drain(void)
+{
+    if (hipcpu_rule(HIPCPU_RULE_CLOSE_LOCKS)) {
+        pthread_mutex_lock(&hipcpu_close_lock);
+        atomic_store(&hipcpu_is_closing, true);
+        hipcpu_lines_drain(hipcpu_device_current());
+        atomic_store(&hipcpu_is_closing, false);
+        pthread_mutex_unlock(&hipcpu_close_lock);
+    } else if (hipcpu_rule(HIPCPU_RULE_CLOSE_WAITS)) {
+        hipcpu_lines_drain(hipcpu_device_current());
+    }
+}
+
+void hipcpu_ipc_close(const char *call, hipcpu_range_t *range)
+{
+    unsigned refs = 0;
+
+    hipcpu_ipc_drain();
+    if (range->refs == 1) {
+        hipcpu_lines_check(call, range->base, range->size);
+    }
+    pthread_mutex_lock(&hipcpu_import_lock);
+    hipcpu_range_change(range->base, hipcpu_range_unref, &refs);
+    if (refs == 0) {
+        hipcpu_range_retire(range);
+    }
+    pthread_mutex_unlock(&hipcpu_import_lock);
+    --hipcpu_counts[HIPCPU_MAPPINGS];
+}
+
+/* By the rule, a time in which another thread's call finds the freed object. */
+static void hipcpu_ipc_detach(void)
+{
+    const struct timespec window = {.tv_nsec = 2000000};
+
+    if (hipcpu_rule(HIPCPU_RULE_CLOSE_RACES)) {
+        atomic_store(&hipcpu_is_detaching, true);
+        nanosleep(&window, NULL);
+        atomic_store(&hipcpu_is_detaching, false);
+    }
+}
+
 hipError_t hipIpcCloseMemHandle(void *ptr)
 {
     hipcpu_range_t range;
-    unsigned refs = 0;
 
     HIPCPU_ENTER(hipIpcCloseMemHandle);
     if (!hipcpu_range_find((uintptr_t)ptr, &range)) {
@@ -402,25 +452,8 @@ hipError_t hipIpcCloseMemHandle(void *ptr)
                       hipcpu_kind_name(range.kind));
     }
 
-    if (hipcpu_rule(HIPCPU_RULE_CLOSE_LOCKS)) {
-        pthread_mutex_lock(&hipcpu_close_lock);
-        atomic_store(&hipcpu_is_closing, true);
-        hipcpu_lines_drain(hipcpu_device_current());
-        atomic_store(&hipcpu_is_closing, false);
-        pthread_mutex_unlock(&hipcpu_close_lock);
-    } else if (hipcpu_rule(HIPCPU_RULE_CLOSE_WAITS)) {
-        hipcpu_lines_drain(hipcpu_device_current());
-    }
-    if (range.refs == 1) {
-        hipcpu_lines_check("hipIpcCloseMemHandle", range.base, range.size);
-    }
-    pthread_mutex_lock(&hipcpu_import_lock);
-    hipcpu_range_change(range.base, hipcpu_range_unref, &refs);
-    if (refs == 0) {
-        hipcpu_range_retire(&range);
-    }
-    pthread_mutex_unlock(&hipcpu_import_lock);
-    --hipcpu_counts[HIPCPU_MAPPINGS];
+    hipcpu_ipc_close("hipIpcCloseMemHandle", &range);
+    hipcpu_ipc_detach();
     return hipSuccess;
 }
 

@@ -131,6 +131,12 @@ hipError_t hipFree(void *ptr)
     if (ptr == NULL) {
         return hipSuccess;
     }
+    /* up to ROCm 6 it closes memory that was opened (clr, roc::Device::svmFree) */
+    if ((hipcpu_config.major < 7) && hipcpu_range_find((uintptr_t)ptr, &range) &&
+        (range.kind == HIPCPU_IMPORTED) && (range.opened == (uintptr_t)ptr)) {
+        hipcpu_ipc_close("hipFree", &range);
+        return hipSuccess;
+    }
     hipcpu_find_base("hipFree", ptr, &range);
     if ((range.kind != HIPCPU_DEVICE) && (range.kind != HIPCPU_MANAGED)) {
         hipcpu_misuse("hipFree(%p): %s memory", ptr, hipcpu_kind_name(range.kind));

@@ -38,6 +38,7 @@ static const hipcpu_rule_entry_t hipcpu_rule_table[HIPCPU_NUM_RULES] = {
     [HIPCPU_RULE_CAPTURE_EVENT] = {"capture-event", 700, HIPCPU_ANY_RELEASE},
     [HIPCPU_RULE_CAPTURE_EVENT_ANY] = {"capture-event-any", 700, 701},
     [HIPCPU_RULE_CAPTURED_EVENT] = {"captured-event", 700, HIPCPU_ANY_RELEASE},
+    [HIPCPU_RULE_CLOSE_RACES] = {"close-races", 500, 699},
     [HIPCPU_RULE_CLOSE_WAITS] = {"close-waits", 500, HIPCPU_ANY_RELEASE},
     [HIPCPU_RULE_COMMANDS_KEPT] = {"commands-kept", 602, 603},
     [HIPCPU_RULE_DMABUF_OFFSET] = {"dmabuf-offset", HIPCPU_ANY_RELEASE, 0},

@@ -25,6 +25,7 @@ typedef enum hipcpu_rule {
     HIPCPU_RULE_CAPTURE_EVENT,  /**< Event queries do, too */
     HIPCPU_RULE_CAPTURE_EVENT_ANY,  /**< Even of threads in the relaxed mode */
     HIPCPU_RULE_CLOSE_LOCKS,        /**< And all other calls wait for that */
+    HIPCPU_RULE_CLOSE_RACES,        /**< And crashes beside calls of other threads */
     HIPCPU_RULE_CLOSE_WAITS,        /**< Closing memory waits for the whole device */
     HIPCPU_RULE_COMMANDS_KEPT,      /**< Commands live until the stream has a marker */
     HIPCPU_RULE_COMMANDS_LEAK,      /**< Always leaked; and they are large */

@@ -565,6 +565,50 @@ START_TEST(closing_memory_waits_for_the_device)
 }
 END_TEST
 
+static void *query_without_end(void *arg)
+{
+    hipPointerAttribute_t attributes;
+
+    for (;;) {
+        (void)hipPointerGetAttributes(&attributes, arg);
+    }
+    return NULL;
+}
+
+/* Closing memory beside calls of another thread, by hipFree() or not */
+static void close_beside_calls(hipError_t (*close_it)(void *))
+{
+    hipIpcMemHandle_t handle;
+    exporter_t exporter;
+    pthread_t thread;
+    void *own, *memory;
+    int i;
+
+    hipcpu_set_rule("close-races", true);
+    exporter_start(&exporter);
+    handle = exporter_alloc(&exporter, 'a');
+    ok(hipMalloc(&own, SIZE));
+    ck_assert_int_eq(pthread_create(&thread, NULL, query_without_end, own), 0);
+    for (i = 0; i < 100; ++i) {
+        ok(hipIpcOpenMemHandle(&memory, handle, 1));
+        ok(close_it(memory));
+        ck_assert(!hipcpu_is_mapped(memory));
+    }
+    exporter_end(&exporter);
+}
+
+START_TEST(closing_memory_beside_a_call_ends_the_process)
+{
+    close_beside_calls(hipIpcCloseMemHandle);
+}
+END_TEST
+
+START_TEST(freeing_opened_memory_closes_it_beside_calls)
+{
+    close_beside_calls(hipFree);
+}
+END_TEST
+
 START_TEST(exported_memory_is_never_given_back)
 {
     hipIpcMemHandle_t handle;
@@ -655,6 +699,9 @@ int main(void)
     tcase_add_test(tcase, opening_takes_as_long_as_it_is_told_to);
     tcase_add_test(tcase, streams_that_share_a_queue_wait_for_each_other);
     tcase_add_test(tcase, closing_memory_waits_for_the_device);
+    tcase_add_test_raise_signal(tcase, closing_memory_beside_a_call_ends_the_process,
+                                SIGABRT);
+    tcase_add_test(tcase, freeing_opened_memory_closes_it_beside_calls);
     tcase_add_test(tcase, exported_memory_is_never_given_back);
     tcase_add_test(tcase, number_behind_a_short_copy_passes_its_bytes);
     suite_add_tcase(suite, tcase);

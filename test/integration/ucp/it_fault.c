@@ -188,7 +188,7 @@ static const char *const it_hip_functions[] = {
     "hipMemGetAddressRange",
     "hipIpcGetMemHandle",
     "hipIpcOpenMemHandle",
-    "hipIpcCloseMemHandle",
+    "hipFree", /* closes memory of the peer */
     "hipStreamCreateWithPriority",
     "hipEventCreateWithFlags",
     "hipEventRecord",

@@ -7,6 +7,7 @@
 
 #include "config.h"
 
+#include "test/fake/hip/hipcpu.h"
 #include "test/support/fake_hip.h"
 #include "test/support/mkv_check.h"
 #include "test/support/mkv_test.h"
@@ -170,7 +171,7 @@ static void expect_closed(void)
     uint64_t deadline = mkv_test_now_ms() + (uint64_t)mkv_test_limit_ms();
     unsigned empty = 0;
 
-    while (fake_hip_calls("hipIpcCloseMemHandle") == 0) {
+    while (fake_hip_live(HIPCPU_MAPPINGS) > 0) {
         ck_assert_msg(mkv_test_now_ms() < deadline, "its memory is mapped still");
         mkv_test_pause(&empty);
     }

@@ -19,6 +19,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -612,6 +613,39 @@ START_TEST(forgetting_a_peer_waits_for_no_stream)
 }
 END_TEST
 
+static atomic_bool is_over;
+
+static void *query_until_over(void *arg)
+{
+    muct_hip_pointer_attribute_t attributes;
+
+    while (!atomic_load(&is_over)) {
+        (void)gpu->pointer_get_attributes(&attributes, arg);
+    }
+    return NULL;
+}
+
+/* hipIpcCloseMemHandle() of ROCm 6 is not safe beside other calls. */
+START_TEST(forgetting_a_peer_is_safe_beside_calls_of_the_application)
+{
+    pthread_t thread;
+    void *own;
+
+    fake_hip_set_rule("close-races", true);
+    ck_assert_int_eq(gpu->mem_alloc(&own, LENGTH), 0);
+    ck_assert_int_eq(pthread_create(&thread, NULL, query_until_over, own), 0);
+    get_and_put(0);
+    get_and_put(1);
+    muct_xgmi_map_drop_peer(map, keys[0].owner);
+    while (num_mappings() > 0) {
+        sched_yield();
+    }
+    atomic_store(&is_over, true);
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    ck_assert_int_eq(gpu->mem_free(own), 0);
+}
+END_TEST
+
 START_TEST(full_address_space_costs_idle_regions_first)
 {
     const muct_xgmi_region_t *region;
@@ -764,6 +798,7 @@ int main(void)
     tcase_add_test(tcase, failure_is_told_to_who_keeps_the_mapping);
     tcase_add_test(tcase, mapping_of_a_peer_that_is_forgotten_meanwhile_is_not_kept);
     tcase_add_test(tcase, forgetting_a_peer_waits_for_no_stream);
+    tcase_add_test(tcase, forgetting_a_peer_is_safe_beside_calls_of_the_application);
     tcase_add_test(tcase, full_address_space_costs_idle_regions_first);
     tcase_add_test(tcase, dead_peer_loses_its_mappings_when_nobody_copies);
     tcase_add_test(tcase, death_is_an_event_where_pids_are_shared);

@@ -51,9 +51,9 @@ static void muct_xgmi_closer_close(const muct_xgmi_closer_t *closer,
     if (muct_gpu_push_device(closer->gpu, closing->device, &prev) != UCS_OK) {
         return;
     }
-    ret = closer->gpu->ipc_close_mem_handle(closing->mapped);
+    ret = muct_gpu_ipc_close(closer->gpu, closing->mapped);
     if (ret != MUCT_HIP_SUCCESS) {
-        muct_warn("hipIpcCloseMemHandle(%p) on device %d failed: %s", closing->mapped,
+        muct_warn("closing IPC memory %p on device %d failed: %s", closing->mapped,
                   closing->device, muct_gpu_error_name(closer->gpu, ret));
     }
     muct_gpu_pop_device(closer->gpu, closing->device, prev);

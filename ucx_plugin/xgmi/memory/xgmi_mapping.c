@@ -104,7 +104,7 @@ static bool muct_xgmi_mapping_is_whole(const muct_gpu_t *gpu,
               "used (rocm-systems 11892)",
               key->owner, key->base, key->alloc_length, length);
     mapping->error = "other memory was mapped";
-    ret = gpu->ipc_close_mem_handle(mapping->address);
+    ret = muct_gpu_ipc_close(gpu, mapping->address);
     (void)muct_gpu_forget(gpu, ret);
     return false;
 }
