@@ -6,6 +6,7 @@
 
 #include "test/support/mkv_hip.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -96,6 +97,8 @@ static void post_layers(const kv_shape_t *shape, mkv_xfer_t *xfer, mkv_plan_t *p
 /* CC-06, CN-04, XF-03 */
 START_TEST(write_layer_by_layer_behind_gates)
 {
+    /* all processes share a GPU's free memory, and a runtime allocates by itself */
+    const bool is_real = (getenv("MKV_TEST_REAL_HIP") != NULL);
     uint64_t layer_bytes;
     kv_shape_t shape = kv_shape_default;
     uint32_t theirs[NUM], layer;
@@ -134,7 +137,7 @@ START_TEST(write_layer_by_layer_behind_gates)
     ck_assert_uint_eq(kv_stats(&side).plans_created, 1);
 
     finish(&side, xfer);
-    if (side.is_gpu) { /* the cache, and a page for the number of each queue */
+    if (side.is_gpu && !is_real) { /* the cache, and a page for each queue's number */
         used_bytes = free_bytes - mkv_hip_free_bytes();
         ck_assert_uint_ge(used_bytes, side.mem_length);
         ck_assert_uint_le(used_bytes, side.mem_length + 2 * 4096);
@@ -143,7 +146,7 @@ START_TEST(write_layer_by_layer_behind_gates)
     KV_OK(mkv_plan_destroy(plan));
     kv_say(&side, "bye");
     kv_side_close(&side);
-    ck_assert_uint_eq(mkv_hip_free_bytes(), free_bytes);
+    ck_assert(is_real || (mkv_hip_free_bytes() == free_bytes));
     ck_assert_int_eq(mkv_proc_wait(&proc), 0);
     ck_assert_int_eq(proc.status, 0);
 }

@@ -128,6 +128,7 @@ typedef struct it_foreign {
 static const char *const *it_foreign_env(it_foreign_t *foreign, const char *const *env)
 {
     static const char name[] = "LD_PRELOAD=";
+    const char *loaded = getenv("LD_PRELOAD"); /* the stand-in of test/kfd */
     const char *more = "";
     size_t count = 0;
 
@@ -139,8 +140,8 @@ static const char *const *it_foreign_env(it_foreign_t *foreign, const char *cons
             foreign->env[count++] = *env;
         }
     }
-    snprintf(foreign->preload, sizeof(foreign->preload), "%s%.4000s:%.4000s", name,
-             it_first_library(), more);
+    snprintf(foreign->preload, sizeof(foreign->preload), "%s%.1000s:%.4000s:%.1000s",
+             name, it_first_library(), more, (loaded != NULL) ? loaded : "");
     foreign->env[count++] = foreign->preload;
     foreign->env[count] = NULL;
     return foreign->env;
