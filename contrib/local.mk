@@ -26,6 +26,7 @@ EXTRA_DIST += \
 	contrib/demo \
 	contrib/devroot \
 	contrib/fetch_engines \
+	contrib/fetch_matplotlib \
 	contrib/fetch_mooncake \
 	contrib/fetch_nixl \
 	contrib/fetch_omni \
@@ -79,7 +80,7 @@ EXTRA_DIST += test/engine/disagg.py test/engine/model.py test/engine/run test/en
 
 # Scripts that print the environment for this installation and examine the machine. The names
 # of wheels that bring a UCX come from the Python package.
-bin_SCRIPTS = contrib/mori_env contrib/mori_doctor
+bin_SCRIPTS += contrib/mori_env contrib/mori_doctor
 CLEANFILES += contrib/mori_env contrib/mori_doctor
 EXTRA_DIST += contrib/mori_env.in contrib/mori_doctor.in
 contrib/mori_env: contrib/mori_env.in contrib/python/morikv/_ucx.py Makefile

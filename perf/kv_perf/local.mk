@@ -5,7 +5,6 @@ noinst_LTLIBRARIES += perf/kv_perf/libkvperf.la perf/kv_perf/libkvrun.la
 perf_kv_perf_libkvperf_la_SOURCES = \
 	perf/kv_perf/channel.c perf/kv_perf/channel.h \
 	perf/kv_perf/histogram.c perf/kv_perf/histogram.h \
-	perf/kv_perf/plot.c perf/kv_perf/plot.h \
 	perf/kv_perf/progress.c perf/kv_perf/progress.h \
 	perf/kv_perf/report.c perf/kv_perf/report.h \
 	perf/kv_perf/result.c perf/kv_perf/result.h \
@@ -41,13 +40,24 @@ EXTRA_DIST += perf/kv_perf/beside_plain.sh perf/kv_perf/lane_ratios.sh perf/kv_p
 	perf/kv_perf/side_by_side.py
 perf_kv_perf_mori_kv_perf_LDADD = perf/kv_perf/libkvcompute.la perf/kv_perf/libkvrun.la
 
+# Pictures of what it writes as JSON
+bin_SCRIPTS += perf/kv_perf/mori_kv_plot
+CLEANFILES += perf/kv_perf/mori_kv_plot
+EXTRA_DIST += perf/kv_perf/mori_kv_plot.in
+perf/kv_perf/mori_kv_plot: perf/kv_perf/mori_kv_plot.in Makefile
+	$(AM_V_at)$(MKDIR_P) perf/kv_perf
+	$(AM_V_GEN)sed -e 's|@version@|$(PACKAGE_VERSION)|' \
+		$(srcdir)/perf/kv_perf/mori_kv_plot.in >$@ && chmod +x $@
+
 # The manual page is what --help says.
 if HAVE_HELP2MAN
-man1_MANS = perf/kv_perf/mori_kv_perf.1 contrib/mori_doctor.1 contrib/mori_env.1
+man1_MANS = perf/kv_perf/mori_kv_perf.1 perf/kv_perf/mori_kv_plot.1 contrib/mori_doctor.1 contrib/mori_env.1
 CLEANFILES += $(man1_MANS)
 perf/kv_perf/mori_kv_perf.1: perf/kv_perf/mori_kv_perf$(EXEEXT)
 	$(AM_V_GEN)$(HELP2MAN) -N -n "move KV caches between two processes and measure it" \
 		-o $@ perf/kv_perf/mori_kv_perf$(EXEEXT)
+perf/kv_perf/mori_kv_plot.1: perf/kv_perf/mori_kv_plot
+	$(AM_V_GEN)$(HELP2MAN) -N -n "draw results of mori_kv_perf" -o $@ perf/kv_perf/mori_kv_plot
 contrib/mori_env.1: contrib/mori_env
 	$(AM_V_GEN)$(HELP2MAN) -N -n "print the environment that makes UCX load ucx-mori" \
 		--version-string "mori_env (ucx-mori) $(PACKAGE_VERSION)" -o $@ contrib/mori_env

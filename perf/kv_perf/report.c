@@ -49,6 +49,23 @@ static void perf_json_real(json_object *object, const char *name, double value)
     json_object_object_add(object, name, json_object_new_double_s(value, text));
 }
 
+/* Latencies that 0, 5, .. 100 per cent of the requests do not exceed: a distribution.
+ */
+static json_object *perf_json_steps(const perf_histogram_t *histogram)
+{
+    json_object *steps = json_object_new_array();
+    char text[32];
+    unsigned permille;
+    double us;
+
+    for (permille = 0; permille <= 1000; permille += 50) {
+        us = perf_us((double)perf_histogram_permille(histogram, permille));
+        snprintf(text, sizeof(text), "%.3f", us);
+        json_object_array_add(steps, json_object_new_double_s(us, text));
+    }
+    return steps;
+}
+
 static void perf_json_histogram(json_object *row, const char *name,
                                 const perf_histogram_t *histogram)
 {
@@ -94,12 +111,14 @@ static json_object *perf_json_row(const perf_result_t *result)
                    perf_ratio((double)result->cpu_ns, (double)result->num_descs));
     perf_json_u64(row, "pieces_moved", result->num_posted);
     perf_json_u64(row, "pieces_moved_beside_compute", result->num_beside);
+    perf_json_u64(row, "layers", result->num_layers);
     perf_json_u64(row, "prompt_blocks", result->total_blocks);
     perf_json_u64(row, "shared_blocks", result->shared_blocks);
     json_object_object_add(row, "checked", json_object_new_boolean(result->is_checked));
     perf_json_histogram(row, "prep_us", &result->prep);
     perf_json_histogram(row, "post_us", &result->post);
     perf_json_histogram(row, "tx_us", &result->tx);
+    json_object_object_add(row, "tx_us_by_5_percent", perf_json_steps(&result->tx));
     perf_json_text(row, "label", result->label);
     perf_json_text(row, "device", result->device);
     perf_json_text(row, "path", result->path);
@@ -141,7 +160,8 @@ static void perf_date(char *date, size_t size)
 }
 
 /* Description of the run for a later reader of the file. */
-static json_object *perf_json_head(int argc, char **argv, const char *ucx)
+static json_object *perf_json_head(const perf_options_t *options, int argc, char **argv,
+                                   const char *ucx)
 {
     json_object *head = json_object_new_object(), *command = json_object_new_array();
     struct utsname system;
@@ -162,6 +182,11 @@ static json_object *perf_json_head(int argc, char **argv, const char *ucx)
         perf_json_text(head, "host", system.nodename);
         perf_json_text(head, "kernel", system.release);
     }
+    perf_json_text(head, "op", perf_op_name(options->op));
+    perf_json_text(head, "api", perf_api_name(options->api));
+    perf_json_text(head, "workload",
+                   (options->model != NULL) ? options->model : "a sweep");
+    perf_json_u64(head, "layer_us", options->layer_us);
     json_object_object_add(head, "command", command);
     json_object_object_add(head, "environment", perf_json_environment());
     json_object_object_add(head, "rows", json_object_new_array());
@@ -459,7 +484,6 @@ void perf_report_row(perf_report_t *report, const perf_result_t *result)
         json_object_array_add(json_object_object_get(report->json, "rows"),
                               perf_json_row(result));
     }
-    perf_plot_row(&report->plot, result);
     ++report->num_rows;
 }
 
@@ -471,9 +495,6 @@ int perf_report_open(const perf_options_t *options, const char *ucx, int argc,
     report->json_fd = -1;
     report->json = NULL;
     report->num_rows = 0;
-    if (perf_plot_open(options, &report->plot) != 0) {
-        return -1;
-    }
     if (options->json == NULL) {
         return 0;
     }
@@ -483,11 +504,11 @@ int perf_report_open(const perf_options_t *options, const char *ucx, int argc,
         perf_error("--json '%s' cannot be written: %m", options->json);
         return -1;
     }
-    report->json = perf_json_head(argc, argv, ucx);
+    report->json = perf_json_head(options, argc, argv, ucx);
     return 0;
 }
 
-static int perf_report_close_json(perf_report_t *report)
+int perf_report_close(perf_report_t *report)
 {
     const int flags = JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED |
                       JSON_C_TO_STRING_NOSLASHESCAPE;
@@ -506,11 +527,4 @@ static int perf_report_close_json(perf_report_t *report)
         return -1;
     }
     return 0;
-}
-
-int perf_report_close(perf_report_t *report)
-{
-    int ret = perf_report_close_json(report);
-
-    return (perf_plot_close(&report->plot) == 0) ? ret : -1;
 }

@@ -6,7 +6,7 @@
 /**
  * @file
  * Results as a table on stdout, with nixlbench's columns, more with --wide, and as
- * JSON. The table's lines have at most 100 characters, 200 with --wide.
+ * JSON, which mori_kv_plot draws. The table's lines have at most 100 characters, 200 with --wide.
  *
  * GB is 10^9 bytes. Average latency is nixlbench's: time divided by descriptors.
  *
@@ -14,7 +14,6 @@
  */
 
 #include "perf/workload/options.h"
-#include "perf/kv_perf/plot.h"
 #include "perf/kv_perf/result.h"
 
 struct json_object;
@@ -25,7 +24,6 @@ typedef struct perf_report {
     int json_fd;              /**< -1: no file */
     struct json_object *json; /**< Contents to write; NULL without a file */
     unsigned num_rows;
-    perf_plot_t plot;
 } perf_report_t;
 
 

@@ -152,9 +152,7 @@ static const perf_option_t perf_option_rows[] = {
     {"seed", "N", PERF_GROUP_BOTH, PERF_VALUE_SIZE, PERF_FIELD(seed), 0, UINT64_MAX,
      NULL, "of requests and block tables [1]"},
     {"json", "FILE", PERF_GROUP_BOTH, PERF_VALUE_TEXT, PERF_FIELD(json), 0, 0, NULL,
-     "also write all columns and the settings to this file, as JSON [none]"},
-    {"plot", "FILE.svg", PERF_GROUP_BOTH, PERF_VALUE_TEXT, PERF_FIELD(plot), 0, 0, NULL,
-     "also draw bandwidth by block size, latencies, and with --layer_us the overlap with compute, by gnuplot or matplotlib [none]"},
+     "also write all columns and the settings to this file, as JSON, which mori_kv_plot draws [none]"},
     {"wide", NULL, PERF_GROUP_BOTH, PERF_VALUE_FLAG, PERF_FIELD(is_wide), 0, 0, NULL,
      "print all columns, up to 200 characters a line, instead of those that fit 100"},
     {"progress", NULL, PERF_GROUP_BOTH, PERF_VALUE_FLAG, PERF_FIELD(is_progress), 0, 0,
@@ -464,9 +462,9 @@ int perf_options_parse(int argc, char **argv, perf_options_t *options)
 static bool perf_option_is_own(const perf_option_t *row)
 {
     static const char *const names[] = {
-        "trace",         "json",  "progress",   "plot",       "wide",
-        "initiator_dev", "peer",  "timeout",    "role",       "target_dev",
-        "_fds",          "_rank", "start_lock", "hip_library"};
+        "trace", "json",       "progress",   "wide",       "initiator_dev",
+        "peer",  "timeout",    "role",       "target_dev", "_fds",
+        "_rank", "start_lock", "hip_library"};
     size_t i;
 
     for (i = 0; (i < PERF_COUNT(names)) && strcmp(row->name, names[i]); ++i) {

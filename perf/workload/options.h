@@ -111,7 +111,6 @@ typedef struct perf_options {
     const char *start_lock; /**< File whose lock holds the start back, or NULL */
     /* output */
     const char *json;
-    const char *plot; /**< Picture to draw, or NULL */
     bool is_wide;
     bool is_progress;
     const char *groups[8]; /**< First option of each group of the help that was given */

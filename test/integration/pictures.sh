@@ -1,5 +1,5 @@
 #!/bin/bash
-# Pictures of the tools in the pages: terminals of 80 and 100 columns, and a plot, taken here
+# Pictures of the tools in the pages: terminals of 80 and 100 columns, and plots, taken here
 # on the machine of test/support/machine.sh with libhipcpu and the fake libibverbs. The
 # present output of the tools, without its figures, must equal docs/img, and no line may be
 # longer than the terminal.
@@ -17,7 +17,6 @@ skip() { echo "SKIP: $1"; exit 77; }
 if [ "${1:-}" != --inside ]; then
     [ -e "$build/test/fake/verbs/.libs/libibverbs.so.1" ] || skip "no fake libibverbs in this build"
     python3 -c 'import rich' 2>/dev/null || skip "there is no python3-rich"
-    command -v gnuplot >/dev/null || skip "there is no gnuplot"
     ! ldd "$build/.libs/libmorikv.so.0" | grep -q libasan || skip "python does not carry sanitizers"
     # below a chroot nothing can be made private, and the development root is private already
     how=private
@@ -34,7 +33,7 @@ mkdir -p /usr/local/{bin,lib/ucx-mori,machine} /opt/rocm/lib
 cp -L "$build"/.libs/{libuct_mori.so.0,mori-core-*.so} /usr/local/lib/ucx-mori/
 cp -L "$build/.libs/libmorikv.so.0" "$build"/test/fake/verbs/.libs/lib*.so.* /usr/local/lib/
 cp -L "$build"/test/fake/hip/lib/libamdhip64.so.* /opt/rocm/lib/
-cp "$build"/contrib/{mori_doctor,mori_env} "$build/perf/kv_perf/.libs/mori_kv_perf" /usr/local/bin/
+cp "$build"/contrib/{mori_doctor,mori_env} "$build/perf/kv_perf/mori_kv_plot" "$build/perf/kv_perf/.libs/mori_kv_perf" /usr/local/bin/
 mkdir -p /usr/local/share/ucx-mori && cp -rL "$build/perf/models" /usr/local/share/ucx-mori/
 export PATH=/usr/local/bin:/usr/bin:/bin LD_LIBRARY_PATH=/usr/local/lib:/opt/rocm/lib
 export FAKE_VERBS_WIRE=$work/wire UCX_VFS_ENABLE=n TERM=xterm-256color MORI_KV_PERF_MODELS=/usr/local/share/ucx-mori/models
@@ -76,7 +75,32 @@ good diagnosed take 100 doctor-100 mori_doctor mori_doctor --root "$work/root" -
 good take 100 kv_perf-100 "mori_kv_perf ${small[*]} --check_consistency" mori_kv_perf "${small[@]}" --check_consistency
 model=(--model DeepSeek-V3.2 --requests 8 --input_length 500 --num_blocks 256 --check_consistency)
 good take 80 kv_perf-80 "mori_kv_perf ${model[*]}" mori_kv_perf "${model[@]}"
-good mori_kv_perf "${small[@]}" --start_batch_size 16 --plot "$work/plot.svg" >"$work/out" 2>&1 || fail "--plot: $(cat "$work/out")"
+good mori_kv_perf "${small[@]}" --start_batch_size 16 --json "$work/sweep.json" >"$work/out" 2>&1 || fail "--json: $(cat "$work/out")"
+good mori_kv_perf --model GPT-OSS-120B --requests 4 --input_length 64 --num_blocks 64 --post layer --layer_us 10 \
+    --json "$work/layers.json" >"$work/out" 2>&1 || fail "--json: $(cat "$work/out")"
+
+# ---- Plots, where the package registry has matplotlib: every format, and layers beside compute.
+drawn() { # PICTURE FILE.json...: as a user types it, in the folder of the files
+    (cd "$work" && PYTHONPATH=$matplotlib MPLCONFIGDIR=$work mori_kv_plot -o "$@") >"$work/out" 2>&1 || fail "mori_kv_plot -o $*: $(cat "$work/out")"
+}
+begins() { # FILE BYTES
+    grep -qa "^$2" <(head -c 8 "$work/$1") || fail "$1 does not begin with $2"
+}
+if "$here/../../contrib/fetch_matplotlib" >"$work/out" 2>&1; then
+    matplotlib=$("$here/../../contrib/fetch_matplotlib" --path)
+    drawn plot.svg sweep.json
+    drawn plot.png sweep.json
+    drawn plot.pdf sweep.json layers.json
+    begins plot.png $'\x89PNG'
+    begins plot.pdf %PDF-1
+    drawn layers.svg layers.json
+    python3 "$here/screen.py" words "$work/layers.svg" >"$work/words" || fail "layers.svg is none"
+    for word in computeofalllayers untilallhasarrived %ofrequests WRITEofGPT; do
+        grep -q "$word" "$work/words" || fail "layers.svg does not contain $word: $(cat "$work/words")"
+    done
+else
+    echo "no plot was drawn: $(cat "$work/out")"
+fi
 rm -r "$work"/root/sys/class/infiniband/nic0/ports/1/gid_attrs "$work"/root/dev/dri/renderD129
 ln -sf 'ipc:[4026532999]' "$work/root/proc/self/ns/ipc"
 umount "$work/root/dev/shm" && mount -t tmpfs -o size=64m none "$work/root/dev/shm"

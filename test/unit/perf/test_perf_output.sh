@@ -66,32 +66,24 @@ grep -q '4 rows were left out' "$work/err" || fail "rows of --benchmark mori tha
 named collectivex 2 'MsgSize BatchSize TotalSize Avg BW Time P99' --total_buffer_size 40m
 named paged-writes 1 'MsgSize BatchSize Rate Writes' --total_buffer_size 4m
 
-# ---- Pictures: a curve for each batch and row, bars beside layers that take their time.
-texts() { # FILE: words of a picture that is well-formed
-    python3 -c 'import sys, xml.dom.minidom as m
-print(*(n.data for e in m.parse(sys.argv[1]).getElementsByTagName("text") for t in [e] + e.getElementsByTagName("tspan")
-        for n in t.childNodes if n.nodeType == 3), sep="\n")' "$1"
+# ---- Pictures: an error has the value, what was expected, and the remedy. Drawing is in pictures.sh.
+plots() { # STATUS TEXT ARG...
+    local status=$1 text=$2 rc=0
+    shift 2
+    PYTHONPATH=$work/bare "$(dirname "$perf")/mori_kv_plot" "$@" >"$work/out" 2>"$work/err" || rc=$?
+    [ $rc = "$status" ] && grep -qF -- "$text" "$work/out" "$work/err" && ! grep -q Traceback "$work/err" ||
+        fail "mori_kv_plot $* ended with status $rc; expected $status and '$text'"
 }
-drawn() { # WORDS ARG...
-    local words=$1 word
-    shift
-    timeout 600 "$perf" --plot "$work/plot.svg" "$@" >"$work/out" 2>"$work/err" || fail "--plot ended with an error: $*"
-    texts "$work/plot.svg" >"$work/texts" || fail "--plot drew no picture: $*"
-    while IFS= read -rd, word; do
-        grep -qF "$word" "$work/texts" || fail "--plot drew no '$word': $*"
-    done <<<"$words,"
-}
-if command -v gnuplot >/dev/null || python3 -c 'import matplotlib' 2>/dev/null; then
-    drawn 'batch 1,batch 2,row 4,GB/s,% of requests' "${small[@]}" --max_block_size 8k --max_batch_size 2
-    ! grep -q 'compute' "$work/texts" || fail "--plot drew compute of a sweep"
-    drawn 'compute of all layers,until all has arrived' --model GPT-OSS-120B --requests 2 --input_length 64 --num_blocks 64 \
-        --post layer --layer_us 10
-fi
 mkdir "$work/bare"
-ln -s "$(command -v sh)" "$work/bare/sh"
-PATH=$work/bare LD_LIBRARY_PATH=$PWD/.libs "$(dirname "$perf")/.libs/mori_kv_perf" "${small[@]}" --plot "$work/x.svg" >"$work/out" 2>"$work/err" &&
-    fail "--plot without a program that draws succeeded"
-grep -q 'install gnuplot or matplotlib' "$work/err" || fail "--plot does not name the missing tool"
+echo 'raise ImportError("no module here")' >"$work/bare/matplotlib.py"
+echo '{"tool": "mori_kv_perf", "op": "READ", "rows": [{"requests": 0, "wall_ns": 0}]}' >"$work/none.json"
+timeout 600 "$perf" "${small[@]}" --max_block_size 4k --json "$work/row.json" >"$work/out" 2>"$work/err" || fail "--json ended with an error"
+plots 0 'mori_kv_plot 0.' --version
+plots 1 "--output is 'x.gif'; expected a name that ends with .png, .svg or .pdf" "$work/row.json" -o x.gif
+plots 1 "'$work/no.json' cannot be read: [Errno 2]" "$work/no.json" -o x.png
+plots 1 "'$perf' cannot be read" "$perf" -o x.png
+plots 1 'has no row with requests' "$work/none.json" -o x.png
+plots 1 'no module here; install python3-matplotlib (Debian, Ubuntu), or run' "$work/row.json" -o x.png
 
 # ---- Never 0 when nothing was measured.
 refused() { # TEXT ARG...
