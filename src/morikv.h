@@ -1103,7 +1103,8 @@ typedef struct mkv_op_params {
  * memory is not touched either where the transport writes to it directly (mori_xgmi,
  * mori_rdma). Where UCX emulates puts by messages (tcp), bytes of a WRITE that failed
  * may still lie in the peer's sockets, and the peer's UCX writes them later: such
- * memory is safe to reuse when the connection has ended at the peer as well.
+ * memory is safe to reuse when the connection has ended at the peer as well. The event
+ * has value 1 then, else 0.
  *
  * Operations are not ordered among each other. Notes arrive in the order in which they
  * were sent, mkv_send()'s messages included.
@@ -1180,7 +1181,8 @@ typedef enum mkv_event_type {
                          of the first leg (leg) whose seal brought some */
     MKV_EV_FAILED,  /**< status, text; peer and leg, where one of them is why */
     MKV_EV_ABORTED, /**< As FAILED */
-    MKV_EV_QUIET,   /**< Once per transfer, after its terminal event */
+    MKV_EV_QUIET,   /**< Once per transfer, after its terminal event; of an operation,
+                         value = 1: the peer's UCX may still write, see mkv_op_post() */
     MKV_EV_MSG,     /**< A peer's mkv_send(): value = type, id, header, data */
     MKV_EV_WARN,    /**< text */
     MKV_EV_NOTE, /**< A peer's one-sided operation has ended: id, status (MKV_OK or why

@@ -5,6 +5,7 @@
 #include "direct/op.h"
 
 #include "peer/message.h"
+#include "peer/path.h"
 
 #include <stdlib.h>
 
@@ -88,11 +89,23 @@ void mkv_op_fail(mkv_op_t *op, mkv_status_t status, const char *fmt, ...)
     mkv_op_dirty(op);
 }
 
+/* Messages of an emulated put lie in the peer's sockets until its UCX reads them */
+static bool mkv_op_may_still_arrive(mkv_op_t *op)
+{
+    return op->has_lost_puts && !mkv_paths_put_directly(op->peer) &&
+           (mkv_peer_look_claim(op->peer) != MKV_CLAIM_GONE);
+}
+
 void mkv_op_set_quiet(mkv_op_t *op)
 {
+    mkv_news_t *event;
+
     op->is_quiet = true;
     op->deadline = MKV_NEVER;
-    (void)mkv_op_event(op, MKV_EV_QUIET);
+    event = mkv_op_event(op, MKV_EV_QUIET);
+    if (event != NULL) {
+        event->value = mkv_op_may_still_arrive(op);
+    }
 }
 
 static void mkv_op_release(mkv_op_t *op)

@@ -24,6 +24,7 @@ static void mkv_ops_flushed_cb(void *request, ucs_status_t status, void *user_da
         mkv_list_del(&op->flush);
         op->puts = MKV_OP_PUTS_ARRIVED; /* or never: the connection has failed */
         if (status != UCS_OK) {
+            op->has_lost_puts = true;
             mkv_op_fail(op, mkv_status_of_ucs(status), "flush failed: %s",
                         ucs_status_string(status));
         }
@@ -108,6 +109,7 @@ static unsigned mkv_op_step_ended(mkv_op_t *op)
         mkv_op_want_flush(op);
     }
     if ((op->puts == MKV_OP_PUTS_ARRIVED) || (op->peer->state == MKV_CONN_GONE)) {
+        op->has_lost_puts |= (op->puts != MKV_OP_PUTS_ARRIVED);
         mkv_op_set_quiet(op);
     }
     return 1;

@@ -434,6 +434,24 @@ bool mkv_paths_use(const mkv_peer_t *peer, mkv_backend_t backend)
     return false;
 }
 
+bool mkv_paths_put_directly(const mkv_peer_t *peer)
+{
+    bool is_direct = false;
+    const mkv_path_t *path;
+
+    mkv_list_for_each(path, &peer->paths, list)
+    {
+        if ((path->key.kind == MKV_CALL_GET) || path->is_missing) {
+            continue;
+        }
+        if (path->is_emulated) {
+            return false;
+        }
+        is_direct = true;
+    }
+    return is_direct;
+}
+
 void mkv_paths_cleanup(mkv_peer_t *peer)
 {
     mkv_path_t *path;

@@ -68,6 +68,10 @@ bool mkv_path_takes_lists(const mkv_peer_t *peer, void *request);
 void mkv_path_reason(const mkv_peer_t *peer, const mkv_path_key_t *key, char *text,
                      size_t size);
 
+/** Whether this side's puts need nothing of the peer's process, as far as UCX reported:
+ * none of them is emulated by messages. */
+bool mkv_paths_put_directly(const mkv_peer_t *peer);
+
 /** All known paths, as "put host>rocm: tcp (software emulation tcp/lo)", by "; ". */
 void mkv_paths_text(const mkv_peer_t *peer, char *text, size_t size);
 

@@ -33,9 +33,10 @@ class OperationInfo:
 class Operation:
     """Pieces of memory in flight; see :meth:`Peer.post`.
 
-    **Status and quiet are separate**, as for a transfer. The operation accesses neither
-    this side's nor the peer's memory once it is quiet, and may do so before. It runs to its
-    end even if it is not referenced any more.
+    **Status and quiet are separate**, as for a transfer. Once it is quiet, the operation does
+    not access this side's memory any more. Nor is the peer's written, unless the event QUIET
+    has value 1: then bytes of a WRITE that failed may still arrive, because UCX emulates puts by
+    messages. It runs to its end even if it is not referenced any more.
     """
 
     _key: int

@@ -9,6 +9,7 @@ that a transfer can be posted before the connection, or the peer's memory, is kn
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import threading
 import time
@@ -17,7 +18,7 @@ import urllib.request
 from unittest import mock
 
 import morikv
-from morikv import Mode
+from morikv import EventType, Mode
 from morikv.metrics import Endpoint
 from morikv.mori_io import (
     BackendType,
@@ -176,6 +177,20 @@ class Calls(WithSlow):
         status = self.session.write(0, 0, 1, 2)
         self.assertEqual(status.Code(), StatusCode.ERR_NOT_FOUND)
         self.assertIn("deregistered", status.Message())
+
+    def test_a_write_that_may_still_arrive_is_not_quiet(self):
+        hub = self.engine._get_hub()
+        on_event = hub._hear_operation
+
+        def arrives(event, operation):
+            may_arrive = event.type == EventType.QUIET
+            on_event(dataclasses.replace(event, value=int(may_arrive)), operation)
+
+        for patched in (on_event, arrives):
+            with mock.patch.object(hub, "_hear_operation", patched):
+                status = self.session.write(0, 0, SIZE, 1)
+                wait_for(lambda: not hub._running and not status.InProgress(), self.slow.step)
+            self.assertEqual(status.Quiet(), patched is on_event)
 
     def test_a_session_of_an_engine_that_is_not_registered_any_more_is_not_alive(self):
         self.assertTrue(self.session.alive())

@@ -507,6 +507,41 @@ START_TEST(a_broken_connection_ends_it)
 }
 END_TEST
 
+/* Loop index: 0 a WRITE by messages whose connection breaks; and what nothing writes
+ * for any more: 1 the same by a direct path, 2 a READ, 3 the connection stays */
+/* OS-04 */
+START_TEST(quiet_says_whether_bytes_may_still_arrive)
+{
+    mkv_op_piece_t pieces[2];
+    mkv_op_params_t params = params_of((_i == 2) ? MKV_READ : MKV_WRITE, pieces, 2);
+    const unsigned calls = FAKE_UCP_PUT | FAKE_UCP_LIST | FAKE_UCP_GET;
+
+    setup();
+    scatter(pieces, 2);
+    fake_ucp_set_path((_i == 1) ? "zero-copy mori_xgmi/xgmi0"
+                                : "software emulation tcp/fake0");
+    OK(mkv_op_post(A->peers[1], &params, &op));
+    pair_run();
+    ck_assert_uint_eq(last_of(A, MKV_EV_QUIET)->value, 0);
+    OK(mkv_op_close(op));
+
+    fake_ucp_hold(calls);
+    OK(mkv_op_post(A->peers[1], &params, &op));
+    pair_run();
+    if (_i == 3) {
+        OK(mkv_op_abort(op));
+    } else {
+        fake_ucp_break(UCS_ERR_CONNECTION_RESET);
+    }
+    fake_ucp_hold(0);
+    pair_run();
+    ck_assert_int_ne(mkv_op_status(op), MKV_OK);
+    ck_assert_uint_eq(pair_count(A, MKV_EV_QUIET, NULL), 2);
+    ck_assert_uint_eq(last_of(A, MKV_EV_QUIET)->value, _i == 0);
+    finish();
+}
+END_TEST
+
 /* OS-04 */
 START_TEST(a_peer_is_not_closed_under_it)
 {
@@ -684,6 +719,7 @@ int main(void)
     tcase_add_loop_test(tcase, an_aborted_one_is_quiet_after_its_calls, 0, 2);
     tcase_add_loop_test(tcase, a_deadline_ends_it_and_a_silent_peers_connection, 0, 2);
     tcase_add_loop_test(tcase, a_broken_connection_ends_it, 0, 2);
+    tcase_add_loop_test(tcase, quiet_says_whether_bytes_may_still_arrive, 0, 4);
     tcase_add_test(tcase, a_peer_is_not_closed_under_it);
     tcase_add_test(tcase, an_event_does_not_name_what_was_closed);
     tcase_add_test(tcase, credits_bound_what_is_in_flight);

@@ -407,7 +407,7 @@ class Hub:
         info = operation.query()
         if info.status == lib.MKV_OK:
             self.figures.done(info.age_ns / 1e9, status._post_s, info.bytes, info.pieces)
-        status._rest(is_quiet=True)
+        status._rest(is_quiet=not event.value)  # else bytes may still arrive at the peer
         if info.status != lib.MKV_OK:
             self._fail(status, code_of(info.status), info.error)
         del self._running[operation]
