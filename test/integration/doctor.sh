@@ -151,6 +151,9 @@ stub ucx_info "[ \$1 = -v ] && echo '# Library version: $minor.0'; true"
 expect 2 red module 'UCX does not load the module'
 good; rm -r "$work/root/sys/class/kfd"; expect 2 red driver 'KFD has no GPU'
 good; hip=/nowhere expect 2 red hip '/nowhere is not there, and GPUs are'
+good; hip=no_hip.so expect 2 red hip 'no_hip.so is not there, and GPUs are'
+hip=libamdhip64.so.6 run --no-selftest
+grep -q "^green *hip *$runtime" "$work/out" || fail "a bare name, as for dlopen(): not found in LD_LIBRARY_PATH"
 echo broken >"$work/libamdhip64.so.6"; hip=$work/libamdhip64.so.6 expect 2 red hip 'no library that can be loaded'
 stub ldd 'echo "	libhsa-runtime64.so.1 => not found"'
 expect 2 red hip 'libhsa-runtime64.so.1 is missing'
