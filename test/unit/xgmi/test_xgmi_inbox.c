@@ -118,6 +118,109 @@ START_TEST(many_senders_are_all_heard)
 }
 END_TEST
 
+/* Looks without a message, over all senders, after which each has been left alone */
+#define PATIENCE 1100
+
+/* Whether the receiver looks at a sender while it has no message. */
+static bool is_looked_at(const muct_xgmi_outbox_t *outbox)
+{
+    return (atomic_load(&inbox->box->ready[place_of(outbox) / 64]) &
+            muct_xgmi_box_bit(place_of(outbox))) != 0;
+}
+
+static void let_rest(void)
+{
+    unsigned i;
+
+    for (i = 0; i < PATIENCE; ++i) {
+        ck_assert_uint_eq(poll_some(AT_ONCE), 0);
+    }
+}
+
+/* No call reads memory of a sender that was quiet for a while: it would be a signal. */
+/* XM-02 */
+START_TEST(quiet_senders_cost_nothing)
+{
+    muct_xgmi_outbox_t *boxes[NUM_SENDERS], *active = NULL;
+    unsigned i;
+
+    for (i = 0; i < NUM_SENDERS; ++i) {
+        boxes[i] = open_as(self.owner);
+        send_one(boxes[i], i);
+        poll_all();
+    }
+    ck_assert_uint_eq(num_got, NUM_SENDERS);
+    let_rest();
+    for (i = 0; i < NUM_SENDERS; ++i) {
+        ck_assert(!is_looked_at(boxes[i]));
+        ck_assert_int_eq(
+            mprotect(inbox->rings[i].bytes, MUCT_XGMI_RING_SIZE, PROT_NONE), 0);
+    }
+    active = open_as(self.owner);
+    ck_assert(muct_xgmi_inbox_arm(inbox));
+    for (i = 0; i < 10; ++i) {
+        send_one(active, 1000 + i);
+        ck_assert_uint_eq(poll_some(AT_ONCE), 1);
+        ck_assert(!muct_xgmi_inbox_has(inbox));
+        ck_assert(is_looked_at(active)); /* a reply may follow */
+    }
+    muct_xgmi_outbox_close(active);
+    for (i = 0; i < NUM_SENDERS; ++i) {
+        ck_assert_int_eq(mprotect(inbox->rings[i].bytes, MUCT_XGMI_RING_SIZE,
+                                  PROT_READ | PROT_WRITE),
+                         0);
+        muct_xgmi_outbox_close(boxes[i]);
+    }
+}
+END_TEST
+
+/* XM-02 */
+START_TEST(a_sender_that_was_quiet_is_received_again)
+{
+    muct_xgmi_outbox_t *first = open_as(self.owner), *second = open_as(self.owner);
+    unsigned i;
+
+    for (i = 0; i < 3; ++i) {
+        send_one(first, i);
+        poll_all();
+        let_rest();
+        ck_assert(!is_looked_at(first));
+        send_one(second, i);
+        ck_assert_uint_eq(poll_some(AT_ONCE), 1);
+    }
+    ck_assert_uint_eq(num_got, 6);
+    muct_xgmi_outbox_close(first);
+    muct_xgmi_outbox_close(second);
+}
+END_TEST
+
+/* XM-05 */
+START_TEST(a_message_of_a_sender_killed_before_its_bit_frees_its_place)
+{
+    muct_xgmi_outbox_t *gone = open_as(dead()), *second;
+    uint64_t number = 7;
+    void *data = muct_xgmi_ring_reserve(&gone->ring, sizeof(number));
+
+    ck_assert_ptr_nonnull(data);
+    memcpy(data, &number, sizeof(number));
+    muct_xgmi_ring_commit(&gone->ring, (uint8_t)number, sizeof(number));
+    poll_all();
+    ck_assert_uint_eq(num_got, 0);
+    second = open_as(self.owner); /* which finds it */
+    ck_assert_uint_eq(place_of(second), 1);
+    poll_all();
+    ck_assert_uint_eq(num_got, 1);
+    muct_xgmi_outbox_close(second);
+    second = open_as(self.owner);
+    ck_assert_uint_eq(place_of(second), 0);
+    muct_xgmi_outbox_close(second);
+    munmap(gone->ring.bytes, MUCT_XGMI_RING_SIZE);
+    munmap(gone->box, sizeof(*gone->box));
+    close(gone->bell_fd);
+    free(gone);
+}
+END_TEST
+
 static void keep_and_poll(void *arg, const muct_xgmi_ring_message_t *message)
 {
     keep(arg, message);
@@ -445,7 +548,7 @@ START_TEST(who_begins_where_no_message_can_is_not_heard)
     muct_xgmi_outbox_t *outbox = open_as(self.owner);
 
     atomic_store(&place->ring.head, 1);
-    atomic_store(&place->is_there, 1);
+    muct_xgmi_box_set_ready(inbox->box, MUCT_XGMI_BOX_RINGS - 1);
     atomic_store(&inbox->box->num_used, MUCT_XGMI_BOX_RINGS);
     send_one(outbox, 1);
     poll_all();
@@ -761,6 +864,9 @@ static void add_senders(Suite *suite)
     tcase_add_test(tcase, each_sender_keeps_its_order_and_has_its_turn);
     tcase_add_test(tcase, one_that_floods_leaves_the_other_its_turn);
     tcase_add_test(tcase, many_senders_are_all_heard);
+    tcase_add_test(tcase, quiet_senders_cost_nothing);
+    tcase_add_test(tcase, a_sender_that_was_quiet_is_received_again);
+    tcase_add_test(tcase, a_message_of_a_sender_killed_before_its_bit_frees_its_place);
     tcase_add_test(tcase, a_callback_that_polls_gets_no_message_twice);
     tcase_add_test(tcase, nobody_is_heard_before_somebody_came);
     tcase_add_test(tcase, what_was_sent_before_the_end_is_received);

@@ -12,6 +12,11 @@
  * another. Memory of a ring is reserved by the first sender that takes it. A sender
  * that ends returns its ring with the messages in it; a ring of a dead or ended sender
  * can be taken again once all of it was read.
+ *
+ * A ring that may have messages has a bit, so that the others cost the receiver
+ * nothing. The sender publishes a message first and reads the bit second, and sets it
+ * when it is clear. The receiver clears the bit first and looks at the ring second. So
+ * either the receiver finds the message, or the sender finds the bit clear.
  */
 
 #include "xgmi/peer/xgmi_addr.h"
@@ -22,7 +27,10 @@
 /** Senders of an interface at a time */
 #define MUCT_XGMI_BOX_RINGS 1024
 
-#define MUCT_XGMI_BOX_MAGIC UINT64_C(0x31786f622d78696d) /* "mix-box1" */
+/** Words of a bit for each ring */
+#define MUCT_XGMI_BOX_WORDS (MUCT_XGMI_BOX_RINGS / 64)
+
+#define MUCT_XGMI_BOX_MAGIC UINT64_C(0x32786f622d78696d) /* "mix-box2" */
 
 /** Owner of a ring that was given back and may have messages; no process has it */
 #define MUCT_XGMI_BOX_GIVEN_BACK UINT64_C(1)
@@ -32,7 +40,6 @@
 typedef struct muct_xgmi_box_place {
     _Alignas(64) muct_xgmi_ring_state_t ring;
     _Atomic uint64_t owner;     /**< Incarnation of the sender; 0: free */
-    _Atomic uint32_t is_there;  /**< The memory of the ring is */
     _Atomic uint32_t bell_slot; /**< Sender's interface, woken when room is free */
     _Atomic uint32_t bell_generation;
 } muct_xgmi_box_place_t;
@@ -41,12 +48,30 @@ typedef struct muct_xgmi_box_place {
 typedef struct muct_xgmi_box {
     _Alignas(4096) uint64_t magic;
     uint64_t owner;
-    _Alignas(
-        64) _Atomic uint32_t num_used; /**< Places that anybody ever had: the first */
+    _Alignas(64) _Atomic uint32_t num_used; /**< The first places, which had a sender */
+    _Alignas(64) _Atomic uint64_t ready[MUCT_XGMI_BOX_WORDS]; /**< Places to look at */
     _Alignas(64) _Atomic uint32_t is_armed; /**< The next message is to ring the bell */
     _Atomic uint32_t num_rung;              /**< Times that it did, counted behind it */
     muct_xgmi_box_place_t places[MUCT_XGMI_BOX_RINGS];
 } muct_xgmi_box_t;
+
+
+/** Bit of a place in its word of @ref muct_xgmi_box_t::ready. */
+static inline uint64_t muct_xgmi_box_bit(unsigned index)
+{
+    return UINT64_C(1) << (index % 64);
+}
+
+
+/** Make the receiver look at a place, whose memory is reserved. */
+static inline void muct_xgmi_box_set_ready(muct_xgmi_box_t *box, unsigned index)
+{
+    _Atomic uint64_t *word = &box->ready[index / 64];
+
+    if (!(atomic_load(word) & muct_xgmi_box_bit(index))) {
+        atomic_fetch_or(word, muct_xgmi_box_bit(index));
+    }
+}
 
 
 /** Offset of a ring in the file; whole pages of any size. */

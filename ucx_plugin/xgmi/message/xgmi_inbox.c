@@ -24,6 +24,11 @@
 /* Most messages of one sender before the next sender is polled. */
 #define MUCT_XGMI_INBOX_TURN 8
 
+/* Looks without a message, over all senders, until a sender's bit is cleared. Until
+ * then its next message moves no line of memory but its own, so it covers the pause of
+ * a reply: 1000 looks take some 10 us. */
+#define MUCT_XGMI_INBOX_PATIENCE 1024
+
 /* Rings whose memory is there from the beginning, so that as many senders find room
  * whatever happens to the file system later: those of a host of eight GPUs. */
 #define MUCT_XGMI_INBOX_FIRST_RINGS 8
@@ -273,8 +278,7 @@ static muct_xgmi_ring_rx_t *muct_xgmi_inbox_ring(muct_xgmi_inbox_t *inbox,
     if (__builtin_expect(ring->bytes != NULL, 1)) {
         return ring;
     }
-    if (!atomic_load_explicit(&place->is_there, memory_order_acquire) ||
-        atomic_load(&place->ring.is_broken)) {
+    if (atomic_load(&place->ring.is_broken)) {
         return NULL;
     }
 
@@ -283,6 +287,34 @@ static muct_xgmi_ring_rx_t *muct_xgmi_inbox_ring(muct_xgmi_inbox_t *inbox,
 
 
 /* ---- messages ---- */
+
+static bool muct_xgmi_inbox_place_has(muct_xgmi_inbox_t *inbox, unsigned index)
+{
+    muct_xgmi_ring_rx_t *ring = muct_xgmi_inbox_ring(inbox, index);
+    muct_xgmi_ring_message_t message;
+
+    return (ring != NULL) &&
+           (muct_xgmi_ring_next(ring, &message) != MUCT_XGMI_RING_NOTHING);
+}
+
+/* Look at a sender no more until its next message, which may come meanwhile. */
+static void muct_xgmi_inbox_rest(muct_xgmi_inbox_t *inbox, unsigned index)
+{
+    inbox->empty[index] = 0;
+    atomic_fetch_and(&inbox->box->ready[index / 64], ~muct_xgmi_box_bit(index));
+    if (muct_xgmi_inbox_place_has(inbox, index)) {
+        muct_xgmi_box_set_ready(inbox->box, index);
+    }
+}
+
+/* Counts all looks of a call, so that many quiet senders rest sooner. */
+static void muct_xgmi_inbox_found_none(muct_xgmi_inbox_t *inbox, unsigned index)
+{
+    inbox->empty[index] += (uint16_t)inbox->num_looks + 1;
+    if (inbox->empty[index] > MUCT_XGMI_INBOX_PATIENCE) {
+        muct_xgmi_inbox_rest(inbox, index);
+    }
+}
 
 static unsigned muct_xgmi_inbox_receive(muct_xgmi_inbox_t *inbox, unsigned index,
                                         unsigned max, muct_xgmi_inbox_cb_t cb,
@@ -294,6 +326,7 @@ static unsigned muct_xgmi_inbox_receive(muct_xgmi_inbox_t *inbox, unsigned index
     unsigned count = 0;
 
     if (ring == NULL) {
+        muct_xgmi_inbox_rest(inbox, index);
         return 0;
     }
 
@@ -302,6 +335,11 @@ static unsigned muct_xgmi_inbox_receive(muct_xgmi_inbox_t *inbox, unsigned index
         cb(arg, &message);
         muct_xgmi_ring_skip(ring, &message);
         ++count;
+    }
+    if (count == 0) {
+        muct_xgmi_inbox_found_none(inbox, index);
+    } else {
+        inbox->empty[index] = 0;
     }
     if (muct_xgmi_ring_give_room(ring)) {
         muct_xgmi_inbox_notify_room(inbox, index);
@@ -312,10 +350,37 @@ static unsigned muct_xgmi_inbox_receive(muct_xgmi_inbox_t *inbox, unsigned index
     return count;
 }
 
+static unsigned muct_xgmi_inbox_num_words(const muct_xgmi_inbox_t *inbox)
+{
+    return (inbox->num_used + 63) / 64;
+}
+
+/* One turn of each sender in a word, within the limits. @return Messages. */
+static unsigned muct_xgmi_inbox_poll_word(muct_xgmi_inbox_t *inbox, unsigned word,
+                                          uint64_t bits, unsigned *looks, unsigned max,
+                                          muct_xgmi_inbox_cb_t cb, void *arg)
+{
+    unsigned count = 0, turn;
+
+    for (; (bits != 0) && (*looks < MUCT_XGMI_INBOX_LOOKS) && (count < max);
+         bits &= bits - 1) {
+        turn = max - count;
+        turn = (turn < MUCT_XGMI_INBOX_TURN) ? turn : MUCT_XGMI_INBOX_TURN;
+        inbox->last = (word * 64) + (unsigned)__builtin_ctzll(bits);
+        count += muct_xgmi_inbox_receive(inbox, inbox->last, turn, cb, arg);
+        ++*looks;
+    }
+    return count;
+}
+
+/* A round that begins behind the sender that was last. Its word comes twice: with the
+ * bits behind that sender, and at the end with the others. */
 unsigned muct_xgmi_inbox_poll(muct_xgmi_inbox_t *inbox, unsigned max,
                               muct_xgmi_inbox_cb_t cb, void *arg)
 {
-    unsigned count = 0, looks, turn;
+    const uint64_t behind = ~UINT64_C(1) << (inbox->last % 64);
+    unsigned word = inbox->last / 64, count = 0, looks = 0, left;
+    uint64_t mask = behind, bits;
 
     muct_xgmi_inbox_count(inbox);
     if ((inbox->num_used == 0) || inbox->is_polling) {
@@ -323,30 +388,37 @@ unsigned muct_xgmi_inbox_poll(muct_xgmi_inbox_t *inbox, unsigned max,
     }
 
     inbox->is_polling = true; /* a message lies there until its callback returns */
-    looks = (inbox->num_used < MUCT_XGMI_INBOX_LOOKS) ? inbox->num_used
-                                                      : MUCT_XGMI_INBOX_LOOKS;
-    for (; (looks > 0) && (count < max); --looks) {
-        turn = max - count;
-        turn = (turn < MUCT_XGMI_INBOX_TURN) ? turn : MUCT_XGMI_INBOX_TURN;
-        inbox->next = (inbox->next + 1 < inbox->num_used) ? inbox->next + 1 : 0;
-        count += muct_xgmi_inbox_receive(inbox, inbox->next, turn, cb, arg);
+    for (left = muct_xgmi_inbox_num_words(inbox); count < max; --left) {
+        bits =
+            mask & atomic_load_explicit(&inbox->box->ready[word], memory_order_acquire);
+        if (bits != 0) {
+            count += muct_xgmi_inbox_poll_word(inbox, word, bits, &looks, max - count,
+                                               cb, arg);
+        }
+        if (left == 0) {
+            break;
+        }
+        word = (word + 1 < muct_xgmi_inbox_num_words(inbox)) ? word + 1 : 0;
+        mask = (left == 1) ? ~behind : ~UINT64_C(0);
     }
+    inbox->num_looks = looks;
     inbox->is_polling = false;
     return count;
 }
 
 bool muct_xgmi_inbox_has(muct_xgmi_inbox_t *inbox)
 {
-    muct_xgmi_ring_message_t message;
-    muct_xgmi_ring_rx_t *ring;
-    unsigned i;
+    unsigned word;
+    uint64_t bits;
 
     muct_xgmi_inbox_count(inbox);
-    for (i = 0; i < inbox->num_used; ++i) {
-        ring = muct_xgmi_inbox_ring(inbox, i);
-        if ((ring != NULL) &&
-            (muct_xgmi_ring_next(ring, &message) != MUCT_XGMI_RING_NOTHING)) {
-            return true;
+    for (word = 0; word < muct_xgmi_inbox_num_words(inbox); ++word) {
+        bits = atomic_load(&inbox->box->ready[word]);
+        for (; bits != 0; bits &= bits - 1) {
+            if (muct_xgmi_inbox_place_has(inbox, (word * 64) +
+                                                     (unsigned)__builtin_ctzll(bits))) {
+                return true;
+            }
         }
     }
     return false;

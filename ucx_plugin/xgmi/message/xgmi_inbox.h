@@ -8,8 +8,9 @@
  * Receiving side of messages: a ring of shared memory for each sender (xgmi_box.h), and
  * a wakeup pipe (xgmi_bell.h) for a thread that sleeps.
  *
- * Senders are polled in turn. A sender that writes an impossible value is ignored from
- * then on, which is logged once; other senders are not affected.
+ * Senders that may have messages are polled in turn; a sender without messages is not
+ * looked at until its next one. A sender that writes an impossible value is ignored
+ * from then on, which is logged once; other senders are not affected.
  *
  * Threads. One at a time.
  */
@@ -31,12 +32,14 @@ typedef struct muct_xgmi_inbox {
     int box_fd;
     int bell_fd;
     bool is_polling;
-    bool may_be_rung;  /**< Set by a receiver that freed room */
-    uint32_t num_rung; /**< As last seen */
-    unsigned num_used; /**< Places, as last seen and bounded */
-    unsigned next;     /**< The sender whose turn it is */
+    bool may_be_rung;   /**< Set by a receiver that freed room */
+    uint32_t num_rung;  /**< As last seen */
+    unsigned num_used;  /**< Places, as last seen and bounded */
+    unsigned last;      /**< The sender that had its turn last */
+    unsigned num_looks; /**< Senders that the last poll looked at */
     char dir[256];
     muct_xgmi_ring_rx_t rings[MUCT_XGMI_BOX_RINGS]; /**< bytes NULL: not there yet */
+    uint16_t empty[MUCT_XGMI_BOX_RINGS]; /**< Looks since a sender's last message */
 } muct_xgmi_inbox_t;
 
 

@@ -53,10 +53,13 @@ static ucs_status_t muct_xgmi_outbox_use(muct_xgmi_outbox_t *outbox, int fd,
 
     if (!muct_xgmi_ring_tx_init(&outbox->ring, &place->ring, bytes)) {
         munmap(bytes, MUCT_XGMI_RING_SIZE);
+        /* a sender that was killed may have published a message and set no bit */
+        muct_xgmi_box_set_ready(outbox->box, index);
         return UCS_ERR_BUSY;
     }
 
     outbox->place = place;
+    outbox->index = index;
     return UCS_OK;
 }
 
@@ -87,12 +90,11 @@ static ucs_status_t muct_xgmi_outbox_take(muct_xgmi_outbox_t *outbox, int fd,
     return status;
 }
 
-/* The receiver looks at those that are there, of the first num_used. */
+/* The receiver looks at bits of the first num_used places. */
 static void muct_xgmi_outbox_show(muct_xgmi_outbox_t *outbox, unsigned index)
 {
     uint32_t num_used = atomic_load(&outbox->box->num_used);
 
-    atomic_store(&outbox->place->is_there, 1);
     while ((num_used <= index) && !atomic_compare_exchange_weak(&outbox->box->num_used,
                                                                 &num_used, index + 1)) {
     }
@@ -239,6 +241,7 @@ void muct_xgmi_outbox_commit(muct_xgmi_outbox_t *outbox, uint8_t id, size_t leng
     muct_xgmi_box_t *box = outbox->box;
 
     muct_xgmi_ring_commit(&outbox->ring, id, length);
+    muct_xgmi_box_set_ready(box, outbox->index);
     /* either the receiver sees the message before it sleeps, or it is seen to sleep */
     if ((atomic_load(&box->is_armed) != 0) &&
         (atomic_exchange(&box->is_armed, 0) != 0)) {

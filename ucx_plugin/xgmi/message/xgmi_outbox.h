@@ -20,6 +20,7 @@
 typedef struct muct_xgmi_outbox {
     muct_xgmi_box_t *box;
     muct_xgmi_box_place_t *place;
+    unsigned index; /**< Of the place */
     muct_xgmi_ring_tx_t ring;
     int bell_fd; /**< Wakeup pipe of the receiver */
 } muct_xgmi_outbox_t;
