@@ -881,6 +881,37 @@ START_TEST(queue_is_recorded_once_for_all_behind_it)
 }
 END_TEST
 
+static void expect_device(int expected, const char *call)
+{
+    int device = -1;
+
+    ck_assert_int_eq(gpu->get_device(&device), 0);
+    ck_assert_msg(device == expected, "%s left device %d", call, device);
+}
+
+/* TR-12 */
+START_TEST(current_device_of_the_caller_stays)
+{
+    muct_xgmi_queue_t *second;
+
+    ck_assert_int_eq(muct_xgmi_queue_create(gpu, map, wake, &config, 0, &second),
+                     UCS_OK);
+    fake_hip_hold("hipcpu_hold", NULL);
+    ck_assert_int_eq(put(0, 10), UCS_OK);
+    muct_xgmi_queue_start(queue);
+    ck_assert_int_eq(gpu->set_device(1), 0);
+    ck_assert_int_eq(muct_xgmi_queue_record(queue), UCS_OK);
+    expect_device(1, "muct_xgmi_queue_record");
+    ck_assert_int_eq(muct_xgmi_queue_order_after(second, queue), UCS_OK);
+    expect_device(1, "muct_xgmi_queue_order_after");
+    fake_hip_hold("hipcpu_release", NULL);
+    muct_xgmi_queue_destroy(second, UCS_OK);
+    expect_device(1, "muct_xgmi_queue_destroy");
+    ck_assert_int_eq(gpu->set_device(0), 0); /* for cases that do not fork */
+    finish(1);
+}
+END_TEST
+
 /* The engines' streams are made behind the fence, and obey it. */
 START_TEST(first_long_run_copies_after_the_fence_before_it)
 {
@@ -1164,6 +1195,7 @@ int main(void)
     tcase_add_test(tcase, what_another_thread_posts_wakes);
     tcase_add_loop_test(tcase, every_stream_of_a_batch_wakes, 0, 2);
     tcase_add_test(tcase, queue_is_recorded_once_for_all_behind_it);
+    tcase_add_test(tcase, current_device_of_the_caller_stays);
     tcase_add_test(tcase, first_long_run_copies_after_the_fence_before_it);
     tcase_add_test(tcase, launch_does_not_wait_for_the_one_before_it);
     tcase_add_test(tcase, launches_of_busy_streams_take_turns);
