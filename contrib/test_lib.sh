@@ -373,7 +373,7 @@ build_in_tree() {
 # headers of another; its program is left in BUILD/ucx122.
 build_conformance() { # BUILD PREFIX
     local build=$1 prefix=$2 compile file
-    compile=$("$tree/test/mutation/told" "$build" | sed -n 's/^compile //p')
+    compile=$("$tree/test/mutation/make_commands" "$build" | sed -n 's/^compile //p')
     cd "$build" && rm -rf ucx122 && mkdir ucx122 || return 1
 
     for file in "$tree"/test/conformance/*.c "$tree"/test/support/ct_*.c; do

@@ -797,8 +797,8 @@ mkv_status_t mkv_xfer_open(mkv_ctx_t *ctx, const mkv_xfer_params_t *params,
  * MAX_MESSAGE, MKV_ERR_PEER, MKV_ERR_NOMEM, or the transfer's error when it is
  * terminal.
  */
-mkv_status_t mkv_xfer_ask(mkv_xfer_t *xfer, uint32_t leg, const void *data,
-                          size_t length);
+mkv_status_t mkv_xfer_request(mkv_xfer_t *xfer, uint32_t leg, const void *data,
+                              size_t length);
 
 /**
  * Refuse a transfer that a peer requested or exposed and that is not open here: the
@@ -807,8 +807,8 @@ mkv_status_t mkv_xfer_ask(mkv_xfer_t *xfer, uint32_t leg, const void *data,
  * @param [in] code    Negative.
  * @param [in] reason  Reaches the other side's text; may be NULL.
  *
- * @return MKV_OK, MKV_ERR_INVALID, MKV_ERR_NOTFOUND: the peer does not (or no longer)
- *         ask.
+ * @return MKV_OK, MKV_ERR_INVALID, MKV_ERR_NOTFOUND: the peer has no such request (any
+ *         more).
  */
 mkv_status_t mkv_xfer_refuse(mkv_peer_t *peer, uint64_t id, uint32_t epoch,
                              mkv_status_t code, const char *reason);
@@ -1187,9 +1187,9 @@ typedef enum mkv_event_type {
     MKV_EV_WARN,    /**< text */
     MKV_EV_NOTE, /**< A peer's one-sided operation has ended: id, status (MKV_OK or why
                      it failed), value = its mkv_mode_t, data = its note */
-    MKV_EV_INCOMING, /**< A peer asks by mkv_xfer_ask() for a transfer that is not open
-                         here: peer, id, epoch, value = its mkv_mode_t, data; if it has
-                         exposed, units (remote lists) and header (meta). All valid
+    MKV_EV_INCOMING, /**< A peer requests a transfer (mkv_xfer_request()) that is not
+                         open here: peer, id, epoch, value = its mkv_mode_t, data; if it
+                       has exposed, units (remote lists) and header (meta). All valid
                        until the next mkv_poll() */
     MKV_EV_PEER_REGIONS, /**< The peer has committed or dropped regions: id = the epoch
                              of these, value = maps of it that are stale. What came

@@ -27,4 +27,4 @@ TESTS += test/no_check.sh
 endif
 dist_check_SCRIPTS += test/no_check.sh
 EXTRA_DIST += test/README.md test/requirements.txt test/model/inbox.pml test/model/transfer.pml \
-	test/mutation/find test/mutation/mutation.py test/mutation/run test/mutation/told test/mutation/rules.txt
+	test/mutation/find test/mutation/mutation.py test/mutation/run test/mutation/make_commands test/mutation/rules.txt

@@ -189,9 +189,9 @@ class Decode(Instance):
         with self.transfer(next(self.ids), self.pairs, mode, Role.DST, table) as transfer:
             if mode == Mode.WRITE:
                 transfer.expose({0: mine})
-                transfer.ask(bytes(tokens))
+                transfer.request(bytes(tokens))
                 return json.loads(self.wait(EventType.DONE, transfer).data)
-            transfer.ask(bytes(tokens))
+            transfer.request(bytes(tokens))
             shown = self.wait(EventType.EXPOSED, transfer)
             transfer.post(self.pairs.plan({0: (mine, shown.units[0].remote)}))
             transfer.seal()

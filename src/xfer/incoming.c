@@ -31,15 +31,15 @@ static mkv_status_t mkv_leg_send_ask(mkv_leg_t *leg, const void *data, size_t le
     return mkv_leg_send(leg, &msg);
 }
 
-mkv_status_t mkv_xfer_ask(mkv_xfer_t *xfer, uint32_t leg, const void *data,
-                          size_t length)
+mkv_status_t mkv_xfer_request(mkv_xfer_t *xfer, uint32_t leg, const void *data,
+                              size_t length)
 {
     uint32_t first = (leg == MKV_LEG_ALL) ? 0 : leg;
     mkv_ctx_t *ctx = xfer->ctx;
     mkv_status_t status = MKV_OK;
     uint32_t i, last;
 
-    if (mkv_ctx_check(ctx, "xfer_ask") != MKV_OK) {
+    if (mkv_ctx_check(ctx, "xfer_request") != MKV_OK) {
         return MKV_ERR_INVALID;
     }
     mkv_enter(ctx);

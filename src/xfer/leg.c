@@ -403,7 +403,7 @@ void mkv_leg_terminate(mkv_leg_t *leg, mkv_status_t status, const char *text)
     msg.is_drained = mkv_leg_is_drained(leg);
     msg.is_answer = leg->is_answer;
     mkv_text(msg.text, sizeof(msg.text), "%s", mkv_leg_reason(leg, text));
-    (void)mkv_leg_take(leg, MKV_LEG_TELL);
+    (void)mkv_leg_take(leg, MKV_LEG_FAIL);
     if (msg.is_drained) {
         (void)mkv_leg_take(leg, MKV_LEG_DRAIN);
     }

@@ -323,7 +323,7 @@ static void mkv_receive_term(mkv_peer_t *peer, mkv_leg_t *leg, const mkv_msg_t *
 
     leg->remote_nonce = msg->from_nonce; /* our DRAINED names no other one either */
     leg->is_peer_drained |= msg->is_drained != 0;
-    (void)mkv_leg_take(leg, MKV_LEG_TELL); /* the peer needs DRAINED only */
+    (void)mkv_leg_take(leg, MKV_LEG_FAIL); /* the peer needs DRAINED only */
     mkv_xfer_dirty(leg->xfer);
     if ((leg->state == MKV_LEG_FINISHED) || (leg->state == MKV_LEG_DRAINED)) {
         mkv_reply_drained(peer, msg);

@@ -94,10 +94,10 @@ const char *mkv_xfer_change_string(mkv_xfer_change_t change)
 
 #define MKV_LEG_GOES(_event, _state) [MKV_LEG_##_event] = MKV_LEG_##_state
 
-#define MKV_LEG_ENDS MKV_LEG_GOES(TELL, TERM), MKV_LEG_GOES(CUT, LOST)
+#define MKV_LEG_ENDS MKV_LEG_GOES(FAIL, TERM), MKV_LEG_GOES(CUT, LOST)
 
 /* The leg has ended already */
-#define MKV_LEG_ENDED(_state) MKV_LEG_GOES(TELL, _state), MKV_LEG_GOES(CUT, _state)
+#define MKV_LEG_ENDED(_state) MKV_LEG_GOES(FAIL, _state), MKV_LEG_GOES(CUT, _state)
 
 static const uint8_t mkv_leg_table[MKV_LEG_NUM_STATES][MKV_LEG_NUM_EVENTS] = {
     [MKV_LEG_WAITING] = {MKV_LEG_GOES(EXPOSE, EXPOSED), MKV_LEG_ENDS},

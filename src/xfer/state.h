@@ -54,7 +54,7 @@ typedef enum mkv_leg_event {
     MKV_LEG_FIN,    /**< FIN is sent, or has come */
     MKV_LEG_EXPOSE, /**< EXPOSE was sent or has come */
     MKV_LEG_SEAL,   /**< The caller seals */
-    MKV_LEG_TELL,   /**< TERM is sent or has come */
+    MKV_LEG_FAIL,   /**< TERM is sent or has come */
     MKV_LEG_DRAIN,  /**< DRAINED is sent: nothing of ours is in flight */
     MKV_LEG_CUT,    /**< The transfer has failed, and the connection is cut */
     MKV_LEG_NUM_EVENTS

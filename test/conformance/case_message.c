@@ -473,23 +473,23 @@ static void receiver_sleeps_between_messages(ct_t *ct)
 
 /* ---- fence ---- */
 
-static size_t ct_message_pack_tell(void *dest, void *arg)
+static size_t ct_message_pack_expected(void *dest, void *arg)
 {
-    memcpy(dest, arg, sizeof(ct_tell_t));
-    return sizeof(ct_tell_t);
+    memcpy(dest, arg, sizeof(ct_expected_t));
+    return sizeof(ct_expected_t);
 }
 
-static void ct_message_send_tell(ct_t *ct, ct_tell_t *tell)
+static void ct_message_send_expected(ct_t *ct, ct_expected_t *expected)
 {
     uint64_t deadline = mkv_test_now_ms() + (uint64_t)mkv_test_limit_ms();
     ssize_t sent;
 
-    while ((sent = uct_ep_am_bcopy(ct->ep, CT_AM_ID_TELL, ct_message_pack_tell, tell,
-                                   0)) == UCS_ERR_NO_RESOURCE) {
+    while ((sent = uct_ep_am_bcopy(ct->ep, CT_AM_ID_EXPECT, ct_message_pack_expected,
+                                   expected, 0)) == UCS_ERR_NO_RESOURCE) {
         ct_progress(ct);
         ck_assert_msg(mkv_test_now_ms() < deadline, "no room in time");
     }
-    ck_assert_int_eq(sent, sizeof(*tell));
+    ck_assert_int_eq(sent, sizeof(*expected));
 }
 
 /* Puts, each with a message behind it. @return Messages that came too early. */
@@ -499,15 +499,15 @@ static uint64_t ct_message_tell(ct_t *ct, const ct_mem_t *local,
     const size_t max = ct_op_max(ct, CT_PUT_ZCOPY);
     const ct_piece_t piece = {.length = (max < local->length) ? max : local->length};
     uint64_t deadline = mkv_test_now_ms() + (uint64_t)mkv_test_limit_ms();
-    uint64_t num_early = ct_cmd(ct, CT_CMD_AM_TOLD, 0, 0, 0, 0, 0)->a[1];
-    ct_tell_t tell = {.region = remote->region, .length = piece.length};
+    uint64_t num_early = ct_cmd(ct, CT_CMD_AM_EXPECTED, 0, 0, 0, 0, 0)->a[1];
+    ct_expected_t expected = {.region = remote->region, .length = piece.length};
     ucs_status_t status;
     ct_comp_t comp;
     unsigned round;
 
     for (round = 0; round < 20; ++round) {
-        tell.seed = ct_cmd(ct, CT_CMD_AM_TOLD, 0, 0, 0, 0, 0)->a[0] + 1;
-        ck_assert(ct_mem_fill(local, 0, piece.length, tell.seed, 0));
+        expected.seed = ct_cmd(ct, CT_CMD_AM_EXPECTED, 0, 0, 0, 0, 0)->a[0] + 1;
+        ck_assert(ct_mem_fill(local, 0, piece.length, expected.seed, 0));
         ct_comp_init(&comp);
         while ((status = ct_post(ct, CT_PUT_ZCOPY, local, remote, &piece, &comp)) ==
                UCS_ERR_NO_RESOURCE) {
@@ -520,14 +520,14 @@ static uint64_t ct_message_tell(ct_t *ct, const ct_mem_t *local,
                                          : uct_iface_fence(ct->side.iface, 0),
                              UCS_OK);
         }
-        ct_message_send_tell(ct, &tell);
+        ct_message_send_expected(ct, &expected);
         ck_assert_int_eq(ct_flush(ct, UCT_FLUSH_FLAG_LOCAL), UCS_OK);
-        while (ct_cmd(ct, CT_CMD_AM_TOLD, 0, 0, 0, 0, 0)->a[0] < tell.seed) {
+        while (ct_cmd(ct, CT_CMD_AM_EXPECTED, 0, 0, 0, 0, 0)->a[0] < expected.seed) {
             ct_progress(ct);
             ck_assert_msg(mkv_test_now_ms() < deadline, "the message does not come");
         }
     }
-    return ct_cmd(ct, CT_CMD_AM_TOLD, 0, 0, 0, 0, 0)->a[1] - num_early;
+    return ct_cmd(ct, CT_CMD_AM_EXPECTED, 0, 0, 0, 0, 0)->a[1] - num_early;
 }
 
 /* A message without a fence may overtake: the case reports it and requires nothing. */

@@ -69,22 +69,23 @@ static ucs_status_t ct_target_on_row(void *arg, void *data, size_t length,
     return UCS_OK;
 }
 
-static ucs_status_t ct_target_on_tell(void *arg, void *data, size_t length,
-                                      unsigned flags)
+static ucs_status_t ct_target_on_expected(void *arg, void *data, size_t length,
+                                          unsigned flags)
 {
     ct_target_t *target = arg;
-    ct_tell_t tell;
+    ct_expected_t expected;
 
     (void)flags;
-    if (length != sizeof(tell)) {
+    if (length != sizeof(expected)) {
         ++target->num_bad_am;
         return UCS_OK;
     }
 
-    memcpy(&tell, data, sizeof(tell));
+    memcpy(&expected, data, sizeof(expected));
     ++target->num_told;
-    target->num_early += ct_mem_check(&target->regions[tell.region % CT_MAX_REGIONS], 0,
-                                      tell.length, tell.seed, 0) != tell.length;
+    target->num_early +=
+        ct_mem_check(&target->regions[expected.region % CT_MAX_REGIONS], 0,
+                     expected.length, expected.seed, 0) != expected.length;
     return UCS_OK;
 }
 
@@ -150,7 +151,7 @@ ucs_status_t ct_target_init(ct_target_t *target, ct_side_t *side)
                     {CT_AM_ID_EMPTY, ct_target_on_empty_am},
                     {CT_AM_ID_FILL, ct_target_on_fill_am},
                     {CT_AM_ID_ROW, ct_target_on_row},
-                    {CT_AM_ID_TELL, ct_target_on_tell}};
+                    {CT_AM_ID_EXPECT, ct_target_on_expected}};
     const uint64_t am_flags =
         UCT_IFACE_FLAG_AM_SHORT | UCT_IFACE_FLAG_AM_BCOPY | UCT_IFACE_FLAG_AM_ZCOPY;
     ucs_status_t status = UCS_OK;
@@ -437,7 +438,7 @@ static ucs_status_t ct_target_do(ct_target_t *target, const ct_msg_t *req,
         target->num_to_send = req->a[0];
         rep->a[0] = ct_target_flood(target);
         return UCS_OK;
-    case CT_CMD_AM_TOLD:
+    case CT_CMD_AM_EXPECTED:
         rep->a[0] = target->num_told;
         rep->a[1] = target->num_early;
         return UCS_OK;

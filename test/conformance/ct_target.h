@@ -15,39 +15,40 @@
 #define CT_MAX_REGIONS 64
 #define CT_MAX_DATA 2048 /* addresses and keys are far smaller */
 #define CT_MAX_KEPT 10000
-#define CT_AM_ID 5       /* header is the seed of the payload's pattern */
-#define CT_AM_ID_EMPTY 6 /* counted only */
-#define CT_AM_ID_BACK 7  /* from target to initiator */
-#define CT_AM_ID_FILL 8  /* thrown away */
-#define CT_AM_ID_ROW 9   /* ct_row_head_t, either way: of a row, in order */
-#define CT_AM_ID_TELL 10 /* ct_tell_t: the value expected on arrival */
+#define CT_AM_ID 5         /* header is the seed of the payload's pattern */
+#define CT_AM_ID_EMPTY 6   /* counted only */
+#define CT_AM_ID_BACK 7    /* from target to initiator */
+#define CT_AM_ID_FILL 8    /* thrown away */
+#define CT_AM_ID_ROW 9     /* ct_row_head_t, either way: of a row, in order */
+#define CT_AM_ID_EXPECT 10 /* ct_expected_t: the value expected on arrival */
 #define CT_MAX_ROWS 4
 
 
 typedef enum ct_cmd {
-    CT_CMD_INFO,       /**< -> data: device address, interface address */
-    CT_CMD_CREATE_EP,  /**< -> data: endpoint address */
-    CT_CMD_CONNECT,    /**< data: the three addresses of the initiator */
-    CT_CMD_ALLOC,      /**< length, type, pack flags -> region, address; data: key */
-    CT_CMD_FREE,       /**< region */
-    CT_CMD_FREE_MEM,   /**< region: the memory goes, the registration stays */
-    CT_CMD_INVALIDATE, /**< region -> callbacks that came */
-    CT_CMD_FILL,       /**< region, offset, length, seed, pattern offset */
-    CT_CMD_CHECK,      /**< same -> bytes that are as expected */
-    CT_CMD_HASH,       /**< region, offset, length -> hash of the bytes */
-    CT_CMD_READ,       /**< region, offset, length -> data */
-    CT_CMD_WRITE,      /**< region, offset; data */
-    CT_CMD_AM_STATS,   /**< -> messages, payload bytes, wrong ones, kept, empty */
-    CT_CMD_AM_KEEP,    /**< 1: keep descriptors, 0: release the kept ones */
-    CT_CMD_AM_SEND,    /**< number: empty messages to the initiator */
-    CT_CMD_AM_ROWS,    /**< -> messages of each row; the last: wrong ones, of all */
-    CT_CMD_AM_FLOOD,   /**< number: send row 0 as far as there is room, and the rest
-                          between other requests -> number sent now */
-    CT_CMD_AM_TOLD, /**< -> notifications that arrived, and those that arrived too early
-                     */
-    CT_CMD_HOLD,    /**< no progress until the next request */
-    CT_CMD_CLOSE,   /**< Endpoint and interface go, memory and domain stay */
-    CT_CMD_RESET,   /**< Everything as at the start */
+    CT_CMD_INFO,        /**< -> data: device address, interface address */
+    CT_CMD_CREATE_EP,   /**< -> data: endpoint address */
+    CT_CMD_CONNECT,     /**< data: the three addresses of the initiator */
+    CT_CMD_ALLOC,       /**< length, type, pack flags -> region, address; data: key */
+    CT_CMD_FREE,        /**< region */
+    CT_CMD_FREE_MEM,    /**< region: the memory goes, the registration stays */
+    CT_CMD_INVALIDATE,  /**< region -> callbacks that came */
+    CT_CMD_FILL,        /**< region, offset, length, seed, pattern offset */
+    CT_CMD_CHECK,       /**< same -> bytes that are as expected */
+    CT_CMD_HASH,        /**< region, offset, length -> hash of the bytes */
+    CT_CMD_READ,        /**< region, offset, length -> data */
+    CT_CMD_WRITE,       /**< region, offset; data */
+    CT_CMD_AM_STATS,    /**< -> messages, payload bytes, wrong ones, kept, empty */
+    CT_CMD_AM_KEEP,     /**< 1: keep descriptors, 0: release the kept ones */
+    CT_CMD_AM_SEND,     /**< number: empty messages to the initiator */
+    CT_CMD_AM_ROWS,     /**< -> messages of each row; the last: wrong ones, of all */
+    CT_CMD_AM_FLOOD,    /**< number: send row 0 as far as there is room, and the rest
+                           between other requests -> number sent now */
+    CT_CMD_AM_EXPECTED, /**< -> notifications that arrived, and those that arrived too
+                         * early
+                         */
+    CT_CMD_HOLD,        /**< no progress until the next request */
+    CT_CMD_CLOSE,       /**< Endpoint and interface go, memory and domain stay */
+    CT_CMD_RESET,       /**< Everything as at the start */
     CT_CMD_EXIT
 } ct_cmd_t;
 
@@ -77,11 +78,11 @@ typedef struct ct_rows {
 
 
 /** Message that announces bytes. */
-typedef struct ct_tell {
+typedef struct ct_expected {
     uint64_t region;
     uint64_t length;
     uint64_t seed;
-} ct_tell_t;
+} ct_expected_t;
 
 
 typedef struct ct_target {

@@ -44,7 +44,7 @@ class Build:
         made = subprocess.run(["make", "-s", "-C", build, f"-j{os.cpu_count()}"] + programs, capture_output=True, text=True)
         if made.returncode != 0:
             raise SystemExit(f"test/mutation: make failed in {build}: {made.stderr[-2000:]}")
-        lines = subprocess.run([os.path.join(HERE, "told"), build] + programs, capture_output=True, text=True, check=True)
+        lines = subprocess.run([os.path.join(HERE, "make_commands"), build] + programs, capture_output=True, text=True, check=True)
         words = [line.split() for line in lines.stdout.splitlines()]
         (compiler,) = ([word for word in rest if word != "ccache"] for kind, *rest in words if kind == "compile")
         self.compiler = compiler + ["-O0", "-w"]

@@ -262,13 +262,13 @@ class Transfer:
 
         return int(handles[0].call(with_map))
 
-    def ask(self, data: bytes = b"", leg: int = LEG_ALL) -> None:
+    def request(self, data: bytes = b"", leg: int = LEG_ALL) -> None:
         """Let the other side know of a transfer that it may not expect: it gets INCOMING
         with these bytes, and opens its side or refuses (:meth:`Peer.refuse`).
 
-        A reader asks at once; a destination that is written to exposes first.
+        A reader requests at once; a destination that is written to exposes first.
         """
-        check(self._handle.call(lib.mkv_xfer_ask, leg, data, len(data)))
+        check(self._handle.call(lib.mkv_xfer_request, leg, data, len(data)))
 
     def expose(self, units: Mapping[int, Blocks], leg: int = 0, meta: bytes = b"") -> None:
         """Passive side: show our blocks, by component, and bytes beside them."""

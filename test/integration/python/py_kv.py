@@ -432,7 +432,7 @@ class Alone(unittest.TestCase):
             asks.add_peer(refuses.blob())
             pairs = hear(asks, EventType.PEER_READY).peer.map()
             read = asks.transfer(7, [pairs], Mode.READ, Role.DST, epoch=3, expect={0: 2})
-            read.ask(b"two of them")
+            read.request(b"two of them")
             asked = hear(refuses, EventType.INCOMING)
             self.assertEqual((asked.id, asked.epoch, asked.value), (7, 3, Mode.READ))
             self.assertEqual(asked.data, b"two of them")

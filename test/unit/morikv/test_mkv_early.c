@@ -109,8 +109,8 @@ START_TEST(what_is_refused_is_of_its_id_and_epoch)
     pair_setup();
     first = open_epoch(A, MKV_READ, MKV_DST, 1, 0);
     second = open_epoch(A, MKV_READ, MKV_DST, 1 + (_i == 0), (_i != 0));
-    OK(mkv_xfer_ask(first, 0, NULL, 0));
-    OK(mkv_xfer_ask(second, 0, NULL, 0));
+    OK(mkv_xfer_request(first, 0, NULL, 0));
+    OK(mkv_xfer_request(second, 0, NULL, 0));
     pair_run();
     ck_assert_uint_eq(pair_last(B, MKV_EV_INCOMING, NULL)->id, second->id);
     ck_assert_uint_eq(pair_last(B, MKV_EV_INCOMING, NULL)->epoch, second->epoch);
@@ -204,7 +204,7 @@ START_TEST(questions_that_nobody_polls_are_bounded)
     active = open_epoch(A, MKV_READ, MKV_DST, 1, 0);
     for (i = 0; i < 8; ++i) {
         ck_assert_int_eq(pair_query(active).status, MKV_INPROGRESS);
-        OK(mkv_xfer_ask(active, 0, bytes, sizeof(bytes)));
+        OK(mkv_xfer_request(active, 0, bytes, sizeof(bytes)));
         fake_ucp_hold_peer(fake_ucp_worker(0)); /* delay the refusal */
         for (k = 0; k < 8; ++k) {
             (void)mkv_progress(A->ctx);

@@ -31,7 +31,7 @@ START_TEST(a_reader_asks_a_source_that_did_not_know)
 
     pair_setup();
     active = pair_xfer(A, 1, 9, MKV_READ, MKV_DST);
-    OK(mkv_xfer_ask(active, MKV_LEG_ALL, "prefix", 6));
+    OK(mkv_xfer_request(active, MKV_LEG_ALL, "prefix", 6));
     pair_run();
     ck_assert_uint_eq(pair_count(B, MKV_EV_INCOMING, NULL), 1);
     event = pair_last(B, MKV_EV_INCOMING, NULL);
@@ -61,7 +61,7 @@ START_TEST(a_destination_shows_its_units_and_asks)
     pair_setup();
     passive = pair_xfer(B, 0, 5, MKV_WRITE, MKV_DST);
     OK(mkv_xfer_expose(passive, 0, &units, 1, "meta!", 5));
-    OK(mkv_xfer_ask(passive, 0, "come", 4));
+    OK(mkv_xfer_request(passive, 0, "come", 4));
     while (count == 0) {
         mkv_progress(B->ctx);
         mkv_progress(A->ctx);
@@ -98,7 +98,7 @@ START_TEST(a_question_may_be_repeated)
     pair_setup();
     active = pair_xfer(A, 1, 9, MKV_READ, MKV_DST);
     for (i = 1; i < 3; ++i) {
-        OK(mkv_xfer_ask(active, 0, "prefix", 6));
+        OK(mkv_xfer_request(active, 0, "prefix", 6));
         pair_run();
         ck_assert_uint_eq(pair_count(B, MKV_EV_INCOMING, NULL), i);
         event = pair_last(B, MKV_EV_INCOMING, NULL);
@@ -131,7 +131,7 @@ START_TEST(any_of_several_peers_may_ask)
     for (i = 0; i < 3; ++i) {
         readers[i] =
             pair_xfer(&pair_sides[i == 0 ? 0 : i + 1], 1, 40 + i, MKV_READ, MKV_DST);
-        OK(mkv_xfer_ask(readers[i], 0, NULL, 0));
+        OK(mkv_xfer_request(readers[i], 0, NULL, 0));
     }
     pair_run();
     for (k = 0; k < B->num_events; ++k) {
@@ -163,7 +163,7 @@ START_TEST(a_question_can_be_refused)
 {
     pair_setup();
     active = pair_xfer(A, 1, 9, MKV_READ, MKV_DST);
-    OK(mkv_xfer_ask(active, 0, NULL, 0));
+    OK(mkv_xfer_request(active, 0, NULL, 0));
     pair_run();
     IS(mkv_xfer_refuse(B->peers[0], 9, 1, MKV_ERR_NOTFOUND, NULL), MKV_ERR_NOTFOUND);
     IS(mkv_xfer_refuse(B->peers[0], 9, 0, MKV_OK, NULL), MKV_ERR_INVALID);
@@ -173,7 +173,7 @@ START_TEST(a_question_can_be_refused)
     ck_assert_int_eq(pair_query(active).status, MKV_ERR_NOTFOUND);
     ck_assert_ptr_nonnull(strstr(pair_query(active).error, "no such prefix by B"));
     ck_assert_int_eq(pair_query(active).is_quiet, 1);
-    IS(mkv_xfer_ask(active, 0, NULL, 0), MKV_ERR_NOTFOUND);
+    IS(mkv_xfer_request(active, 0, NULL, 0), MKV_ERR_NOTFOUND);
     OK(mkv_xfer_close(active));
     pair_teardown();
 }
@@ -184,10 +184,10 @@ START_TEST(a_question_that_crosses_its_refusal_is_forgotten)
 {
     pair_setup();
     active = pair_xfer(A, 1, 9, MKV_READ, MKV_DST);
-    OK(mkv_xfer_ask(active, 0, NULL, 0));
+    OK(mkv_xfer_request(active, 0, NULL, 0));
     pair_run();
     OK(mkv_xfer_refuse(B->peers[0], 9, 0, MKV_ERR_NOTFOUND, NULL));
-    OK(mkv_xfer_ask(active, 0, NULL, 0));
+    OK(mkv_xfer_request(active, 0, NULL, 0));
     pair_run();
     ck_assert_int_eq(pair_query(active).status, MKV_ERR_NOTFOUND);
     ck_assert_uint_eq(B->peers[0]->num_early, 0);
@@ -204,7 +204,7 @@ START_TEST(who_gives_up_asks_no_longer)
 {
     pair_setup();
     active = pair_xfer(A, 1, 9, MKV_READ, MKV_DST);
-    OK(mkv_xfer_ask(active, 0, NULL, 0));
+    OK(mkv_xfer_request(active, 0, NULL, 0));
     pair_run();
     OK(mkv_xfer_abort(active, MKV_ERR_ABORTED, "not needed"));
     pair_run();
@@ -225,13 +225,13 @@ START_TEST(what_is_open_is_not_asked_for)
     pair_setup();
     active = pair_xfer(A, 1, 9, MKV_READ, MKV_DST);
     passive = pair_xfer(B, 0, 9, MKV_READ, MKV_SRC);
-    IS(mkv_xfer_ask(active, 1, NULL, 0), MKV_ERR_INVALID);
-    OK(mkv_xfer_ask(active, 0, NULL, 0));
+    IS(mkv_xfer_request(active, 1, NULL, 0), MKV_ERR_INVALID);
+    OK(mkv_xfer_request(active, 0, NULL, 0));
     pair_run();
     pair_expose(passive, 0, NUM);
     pair_run();
     sent = pair_stats(A).msgs_sent;
-    OK(mkv_xfer_ask(active, 0, NULL, 0)); /* it is bound */
+    OK(mkv_xfer_request(active, 0, NULL, 0)); /* it is bound */
     ck_assert_uint_eq(pair_stats(A).msgs_sent, sent);
     move(A, 1);
     ck_assert_uint_eq(pair_count(B, MKV_EV_INCOMING, NULL), 0);
@@ -250,7 +250,7 @@ START_TEST(questions_are_bounded)
     pair_setup();
     for (i = 0; i < 3; ++i) {
         readers[i] = pair_xfer(A, 1, i, MKV_READ, MKV_DST);
-        OK(mkv_xfer_ask(readers[i], 0, NULL, 0));
+        OK(mkv_xfer_request(readers[i], 0, NULL, 0));
     }
     pair_run();
     ck_assert_uint_eq(pair_count(B, MKV_EV_INCOMING, NULL), 2);

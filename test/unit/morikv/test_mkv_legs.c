@@ -358,7 +358,7 @@ START_TEST(calls_for_all_leave_out_a_leg_that_has_failed)
     IS(mkv_xfer_seal(source, 1), MKV_ERR_GATE);
     IS(mkv_xfer_query_leg(source, DESTINATIONS, &attr), MKV_ERR_INVALID);
     IS(mkv_xfer_expose(source, 1, &none, 1, NULL, 0), MKV_ERR_INVALID);
-    OK(mkv_xfer_ask(source, MKV_LEG_ALL, NULL, 0));
+    OK(mkv_xfer_request(source, MKV_LEG_ALL, NULL, 0));
     OK(mkv_xfer_seal_data(source, MKV_LEG_ALL, "token", 5));
     pair_run();
     ck_assert_int_eq(pair_query(destinations[0]).status, MKV_OK);
@@ -405,13 +405,13 @@ START_TEST(a_question_goes_to_the_legs_that_are_meant)
     mode = MKV_WRITE;
     connect_all();
     open_source();
-    OK(mkv_xfer_ask(source, 2, NULL, 0));
+    OK(mkv_xfer_request(source, 2, NULL, 0));
     pair_run();
     for (i = 0; i < DESTINATIONS; ++i) {
         ck_assert_uint_eq(pair_count(side_of(i), MKV_EV_INCOMING, NULL), i == 2);
     }
     OK(mkv_xfer_abort_leg(source, 1, MKV_ERR_GATE, "rejected"));
-    OK(mkv_xfer_ask(source, MKV_LEG_ALL, NULL, 0));
+    OK(mkv_xfer_request(source, MKV_LEG_ALL, NULL, 0));
     pair_run();
     for (i = 0; i < DESTINATIONS; ++i) {
         ck_assert_uint_eq(pair_count(side_of(i), MKV_EV_INCOMING, NULL),

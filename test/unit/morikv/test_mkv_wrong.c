@@ -113,12 +113,12 @@ static void end(void)
 
 static mkv_status_t ask(mkv_xfer_t *xfer)
 {
-    return mkv_xfer_ask(xfer, 0, "x", 1);
+    return mkv_xfer_request(xfer, 0, "x", 1);
 }
 
 static mkv_status_t ask_no_leg(mkv_xfer_t *xfer)
 {
-    return mkv_xfer_ask(xfer, 7, "x", 1);
+    return mkv_xfer_request(xfer, 7, "x", 1);
 }
 
 static mkv_status_t expose(mkv_xfer_t *xfer)

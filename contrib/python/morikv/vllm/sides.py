@@ -286,7 +286,7 @@ class Target(_Leg):
                 self.transfer.expose(blocks, leg)
         count = sum(map(len, blocks.values()))
         logger.debug("morikv: asking for %s, %d blocks", self.request_id, count)
-        self.transfer.ask(about_us)
+        self.transfer.request(about_us)
 
     def on_exposed(self, event: Event) -> None:
         assert self.transfer is not None
