@@ -6,7 +6,8 @@
 /**
  * @file
  * Results as a table on stdout, with nixlbench's columns, more with --wide, and as
- * JSON, which mori_kv_plot draws. The table's lines have at most 100 characters, 200 with --wide.
+ * JSON, which mori_kv_plot draws. The table's lines have at most 100 characters, 200
+ * with --wide.
  *
  * GB is 10^9 bytes. Average latency is nixlbench's: time divided by descriptors.
  *
