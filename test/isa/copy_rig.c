@@ -121,12 +121,29 @@ bool copy_rig_add(copy_rig_t *rig, size_t to, size_t from, size_t length)
     return true;
 }
 
+bool copy_rig_add_run(copy_rig_t *rig, const muct_xgmi_strided_t *run)
+{
+    muct_xgmi_strided_t pieces = *run;
+    uint32_t i;
+
+    pieces.dst += (uintptr_t)rig->dst;
+    pieces.src += (uintptr_t)rig->src;
+    if (!muct_xgmi_list_add_run(&rig->list, &pieces)) {
+        return false;
+    }
+    for (i = 0; i < run->count; ++i) {
+        memcpy(rig->expected + run->dst + (i * run->dst_stride),
+               rig->src + run->src + (i * run->src_stride), run->piece);
+    }
+    return true;
+}
+
 static uint32_t rig_entry_of(const copy_rig_t *rig, uint64_t tile)
 {
     uint32_t i = 0;
 
     while ((i + 1 < muct_xgmi_list_count(&rig->list)) &&
-           (rig->memory[i + 1].first_tile <= tile)) {
+           (muct_xgmi_place_tile(rig->memory[i + 1].place) <= tile)) {
         ++i;
     }
     return i;

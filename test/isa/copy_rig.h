@@ -56,6 +56,10 @@ void copy_rig_clear(copy_rig_t *rig);
 bool copy_rig_add(copy_rig_t *rig, size_t to, size_t from, size_t length);
 
 
+/** Add a run of pieces, by offsets and strides in bytes. */
+bool copy_rig_add_run(copy_rig_t *rig, const muct_xgmi_strided_t *run);
+
+
 /**
  * Run the list.
  *

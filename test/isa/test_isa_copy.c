@@ -116,6 +116,38 @@ START_TEST(a_long_piece)
 }
 END_TEST
 
+/* Pieces of each unit: some of a tile, whole tiles, and a rest, at either end of the
+ * memory that may be touched; the source runs forwards or backwards. */
+START_TEST(runs_of_pieces)
+{
+    static const uint32_t units[] = {16, 8, 4, 1};
+    static const uint32_t lengths[] = {1, 3, 16, 37, 128};
+    const size_t size = 1 << 15;
+    muct_xgmi_strided_t pieces;
+    uint32_t unit, i, j, tile;
+    copy_rig_t rig;
+
+    copy_rig_init(&rig, copy_rig_archs[_i], ISA_RANDOM, 3, size);
+    for (i = 0; i < sizeof(units) / sizeof(units[0]); ++i) {
+        unit = units[i];
+        for (j = 0; j < sizeof(lengths) / sizeof(lengths[0]); ++j) {
+            copy_rig_clear(&rig);
+            tile = MUCT_XGMI_TILE_UNITS / lengths[j];
+            pieces.piece = lengths[j] * unit;
+            pieces.count = 1 + tile + (tile / 2);
+            pieces.dst_stride = pieces.piece + (2 * unit);
+            pieces.src_stride = (j % 2 == 0) ? 0 - (uint64_t)pieces.piece
+                                             : pieces.piece + (3 * (uint64_t)unit);
+            pieces.dst = unit % 16;
+            pieces.src = (j % 2 == 0) ? size - pieces.piece : unit % 16;
+            ck_assert(copy_rig_add_run(&rig, &pieces));
+            run(&rig, 2, (j % 2) ? 64 : 192, i % 2 == 0);
+        }
+    }
+    copy_rig_destroy(&rig);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("isa_copy");
@@ -130,6 +162,7 @@ int main(void)
     tcase_add_loop_test(tcase, one_piece_of_any_alignment, 0, count);
     tcase_add_loop_test(tcase, random_lists, 0, count);
     tcase_add_loop_test(tcase, a_long_piece, 0, count);
+    tcase_add_loop_test(tcase, runs_of_pieces, 0, count);
     suite_add_tcase(suite, tcase);
     return mkv_check_run(suite, CK_FORK_GETENV, CK_ENV);
 }

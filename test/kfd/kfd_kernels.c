@@ -181,6 +181,29 @@ static bool kfd_play_nothing(const kfd_args_t *args)
     return true;
 }
 
+/* A run of pieces, or a single one. */
+static bool kfd_play_muct_entry(const kfd_args_t *args, const muct_xgmi_entry_t *entry)
+{
+    const muct_xgmi_copy_args_t *copy = (const muct_xgmi_copy_args_t *)args->bytes;
+    uint32_t number = muct_xgmi_place_shape(entry->place);
+    const muct_xgmi_shape_t *shape = &copy->shapes[number - 1];
+    uint64_t i;
+
+    if (number == 0) {
+        return kfd_copy(args->queue, entry->dst, entry->src, entry->length);
+    }
+    if (number > copy->num_shapes) {
+        kfd_die("muct_xgmi_copy: shape %u of %u", number, copy->num_shapes);
+    }
+    for (i = 0; i < entry->length; ++i) {
+        if (!kfd_copy(args->queue, entry->dst + (i * shape->dst_stride),
+                      entry->src + (i * shape->src_stride), shape->piece)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static bool kfd_play_muct_copy(const kfd_args_t *args)
 {
     const muct_xgmi_copy_args_t *copy = (const muct_xgmi_copy_args_t *)args->bytes;
@@ -197,7 +220,7 @@ static bool kfd_play_muct_copy(const kfd_args_t *args)
     }
     entry = (const muct_xgmi_entry_t *)(uintptr_t)copy->entries;
     for (i = 0; i < copy->num_entries; ++i) {
-        if (!kfd_copy(args->queue, entry[i].dst, entry[i].src, entry[i].length)) {
+        if (!kfd_play_muct_entry(args, &entry[i])) {
             return false;
         }
     }

@@ -173,7 +173,7 @@ static UCS_F_ALWAYS_INLINE size_t muct_xgmi_sgl_add_same(
             break;
         }
 
-        next[k].first_tile = num_tiles;
+        next[k].place = num_tiles;
         if (ucs_likely((length == same.length) &&
                        !(dst & (MUCT_XGMI_VECTOR_SIZE - 1)))) {
             if (ucs_unlikely((raddrs[k] - same.window.start) > same.max_distance)) {

@@ -123,6 +123,55 @@ static void hipcpu_move(int device, uintptr_t dst, uintptr_t src, size_t size,
     }
 }
 
+/* The shape of an entry; NULL: it is a single piece. A GPU faults on a vector that is
+ * not aligned. */
+static const muct_xgmi_shape_t *hipcpu_kernel_shape(const muct_xgmi_copy_args_t *args,
+                                                    const muct_xgmi_entry_t *entry)
+{
+    uint32_t number = muct_xgmi_place_shape(entry->place);
+    const muct_xgmi_shape_t *shape = &args->shapes[number - 1];
+
+    if (number == 0) {
+        return NULL;
+    }
+    if ((number > args->num_shapes) || (entry->length > MUCT_XGMI_MAX_PIECES) ||
+        (((entry->dst | entry->src | shape->dst_stride | shape->src_stride) %
+          shape->unit) != 0) ||
+        (shape->units * shape->unit != shape->piece) ||
+        (shape->units * shape->tile_pieces > MUCT_XGMI_TILE_UNITS)) {
+        hipcpu_misuse("kernel: %llu pieces of shape %u of %u: %u units of %u of %u "
+                      "bytes, from %p to %p",
+                      (unsigned long long)entry->length, number, args->num_shapes,
+                      shape->units, shape->unit, shape->piece,
+                      (void *)(uintptr_t)entry->src, (void *)(uintptr_t)entry->dst);
+    }
+    return shape;
+}
+
+/* Some tiles of an entry, from one counted from its first one to before another. */
+static void hipcpu_kernel_tiles(const hipcpu_op_t *op, const muct_xgmi_entry_t *entry,
+                                const muct_xgmi_shape_t *shape, uint64_t first,
+                                uint64_t last)
+{
+    bool is_released = op->u.launch.is_flag_last;
+    uint64_t begin, stop, i;
+
+    if (shape == NULL) {
+        begin = muct_xgmi_tile_start(entry->dst, first);
+        stop = muct_xgmi_tile_start(entry->dst, last);
+        stop = (last == muct_xgmi_tile_count(entry->dst, entry->length)) ? entry->length
+                                                                         : stop;
+        hipcpu_move(op->device, entry->dst + begin, entry->src + begin, stop - begin,
+                    is_released);
+        return;
+    }
+    for (i = first * shape->tile_pieces;
+         (i < last * shape->tile_pieces) && (i < entry->length); ++i) {
+        hipcpu_move(op->device, entry->dst + (i * shape->dst_stride),
+                    entry->src + (i * shape->src_stride), shape->piece, is_released);
+    }
+}
+
 /* Run one thread block. The block after the last one is the tail: tiles that begin
  * inside an entry. */
 static void hipcpu_kernel_block(const hipcpu_op_t *op, const muct_xgmi_entry_t *entries,
@@ -134,8 +183,9 @@ static void hipcpu_kernel_block(const hipcpu_op_t *op, const muct_xgmi_entry_t *
                        ? muct_xgmi_block_tile(args, block + 1)
                        : args->num_tiles;
     uint32_t i = args->first_entry[block];
-    uint64_t count, begin, stop;
+    uint64_t first, last;
     const muct_xgmi_entry_t *entry;
+    const muct_xgmi_shape_t *shape;
 
     for (; tile < end; ++i) {
         if (i >= args->num_entries) {
@@ -143,23 +193,19 @@ static void hipcpu_kernel_block(const hipcpu_op_t *op, const muct_xgmi_entry_t *
                           block, args->num_entries);
         }
         entry = &entries[i];
-        count = muct_xgmi_tile_count(entry->dst, entry->length);
-        if ((entry->length == 0) || (tile < entry->first_tile) ||
-            (tile >= entry->first_tile + count)) {
+        shape = hipcpu_kernel_shape(args, entry);
+        first = muct_xgmi_place_tile(entry->place);
+        last = first +
+               muct_xgmi_entry_tiles(args, entry->dst, entry->length, entry->place);
+        if ((entry->length == 0) || (tile < first) || (tile >= last)) {
             hipcpu_misuse("kernel: tile %llu is not in entry %u of length %llu",
                           (unsigned long long)tile, i,
                           (unsigned long long)entry->length);
         }
 
-        begin = muct_xgmi_tile_start(entry->dst, tile - entry->first_tile);
-        stop = entry->length;
-        if (end < entry->first_tile + count) {
-            stop = muct_xgmi_tile_start(entry->dst, end - entry->first_tile);
-            count = end - entry->first_tile;
-        }
-        hipcpu_move(op->device, entry->dst + begin, entry->src + begin, stop - begin,
-                    op->u.launch.is_flag_last);
-        tile = entry->first_tile + count;
+        last = (end < last) ? end : last;
+        hipcpu_kernel_tiles(op, entry, shape, tile - first, last - first);
+        tile = last;
     }
 }
 
@@ -211,6 +257,33 @@ static void hipcpu_kernel_run(hipcpu_op_t *op)
     }
 }
 
+static bool hipcpu_piece_uses(uint64_t dst, uint64_t src, uint64_t length,
+                              uintptr_t base, size_t size)
+{
+    return ((dst < base + size) && (base < dst + length)) ||
+           ((src < base + size) && (base < src + length));
+}
+
+static bool hipcpu_entry_uses(const muct_xgmi_copy_args_t *args,
+                              const muct_xgmi_entry_t *entry, uintptr_t base,
+                              size_t size)
+{
+    const muct_xgmi_shape_t *shape = hipcpu_kernel_shape(args, entry);
+    uint64_t i;
+
+    if (shape == NULL) {
+        return hipcpu_piece_uses(entry->dst, entry->src, entry->length, base, size);
+    }
+    for (i = 0; i < entry->length; ++i) {
+        if (hipcpu_piece_uses(entry->dst + (i * shape->dst_stride),
+                              entry->src + (i * shape->src_stride), shape->piece, base,
+                              size)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static bool hipcpu_kernel_uses(const hipcpu_op_t *op, uintptr_t base, size_t size)
 {
     const muct_xgmi_copy_args_t *args = &op->u.launch.args;
@@ -221,8 +294,7 @@ static bool hipcpu_kernel_uses(const hipcpu_op_t *op, uintptr_t base, size_t siz
         return true;
     }
     for (i = 0; i < args->num_entries; ++i, ++entry) {
-        if (((entry->dst < base + size) && (base < entry->dst + entry->length)) ||
-            ((entry->src < base + size) && (base < entry->src + entry->length))) {
+        if (hipcpu_entry_uses(args, entry, base, size)) {
             return true;
         }
     }

@@ -151,7 +151,7 @@ static uint32_t entry_of(uint64_t tile)
     uint32_t i = 0;
 
     while ((i + 1 < muct_xgmi_list_count(&list)) &&
-           (memory[i + 1].first_tile <= tile)) {
+           (muct_xgmi_place_tile(memory[i + 1].place) <= tile)) {
         ++i;
     }
     return i;
@@ -268,6 +268,100 @@ START_TEST(a_random_list)
 }
 END_TEST
 
+/* Runs of pieces in memory of their very size; nothing between them is written. */
+static void check_run(size_t piece, size_t count, size_t unit, bool is_reversed)
+{
+    const size_t dst_stride = piece + (3 * unit), src_stride = piece + unit;
+    const size_t dst_size = (dst_stride * (count - 1)) + piece;
+    const size_t src_size = (src_stride * (count - 1)) + piece;
+    unsigned char *src = aligned_alloc(16, (src_size + unit + 15) / 16 * 16);
+    unsigned char *dst = calloc(1, dst_size + unit);
+    unsigned char *expected = calloc(1, dst_size + unit);
+    size_t shift = (unit < 16) ? unit : 0; /* no larger unit does */
+    muct_xgmi_strided_t run_of_pieces = {
+        .dst = (uintptr_t)dst + shift,
+        .src = (uintptr_t)src + shift + (is_reversed ? src_stride * (count - 1) : 0),
+        .dst_stride = dst_stride,
+        .src_stride = is_reversed ? 0 - src_stride : src_stride,
+        .piece = (uint32_t)piece,
+        .count = (uint32_t)count,
+    };
+    size_t i;
+
+    for (i = 0; i < src_size; ++i) {
+        src[shift + i] = (unsigned char)(1 + (i % 251));
+    }
+    for (i = 0; i < count; ++i) {
+        memcpy(expected + shift + (dst_stride * i),
+               src + shift + (src_stride * (is_reversed ? count - 1 - i : i)), piece);
+    }
+    ck_assert(muct_xgmi_list_add_run(&list, &run_of_pieces));
+    ck_assert_uint_eq(list.shapes[list.num_shapes - 1].unit, unit);
+    run(2, (count % 2) != 0);
+    ck_assert(memcmp(dst, expected, dst_size + shift) == 0);
+    free(src);
+    free(dst);
+    free(expected);
+}
+
+/* Pieces that divide a tile and that do not, one to several tiles of them */
+START_TEST(a_run_of_any_unit_and_length)
+{
+    static const size_t units[] = {1, 4, 8, 16};
+    static const size_t lengths[] = {1, 2, 3, 16, 37, 127, 128};
+    const size_t unit = units[_i];
+    size_t i, count, tile;
+
+    for (i = 0; i < sizeof(lengths) / sizeof(lengths[0]); ++i) {
+        tile = MUCT_XGMI_TILE_UNITS / lengths[i];
+        for (count = 1; count <= 2 * tile + 1; count += tile) {
+            muct_xgmi_list_init(&list, memory, 1);
+            check_run(lengths[i] * unit, count, unit, i % 2 == 1);
+        }
+    }
+}
+END_TEST
+
+/* The last entry of a batch has a shape: the batch ends where its tiles do. */
+START_TEST(runs_between_single_pieces)
+{
+    const size_t size = 1 << 18;
+    unsigned char *src = aligned_alloc(16, size);
+    unsigned char *dst = aligned_alloc(16, size);
+    unsigned char *expected = calloc(1, size);
+    muct_xgmi_strided_t pieces = {.src_stride = 128};
+    size_t at, i, k;
+
+    for (i = 0; i < size; ++i) {
+        src[i] = (unsigned char)rand();
+    }
+    memset(dst, 0, size);
+    muct_xgmi_list_init(&list, memory, 2000);
+    for (at = 0, i = 0; at + 8192 < size; at += 4096 + (16 * i), ++i) {
+        pieces.dst = (uintptr_t)dst + at;
+        pieces.src = (uintptr_t)src + size - at - 8192;
+        pieces.piece = 64 + (64 * (i % 2));
+        pieces.dst_stride = (i % 3 == 0) ? 144 : 160;
+        pieces.count = 1 + (uint32_t)(i % 27);
+        if (i % 5 == 0) {
+            ck_assert(muct_xgmi_list_add(&list, pieces.dst, pieces.src, 99));
+            memcpy(expected + at, src + size - at - 8192, 99);
+            continue;
+        }
+        ck_assert(muct_xgmi_list_add_run(&list, &pieces));
+        for (k = 0; k < pieces.count; ++k) {
+            memcpy(expected + at + (k * pieces.dst_stride),
+                   src + size - at - 8192 + (k * 128), pieces.piece);
+        }
+    }
+    run(1 + ((uint32_t)_i * 2), _i % 2 == 0);
+    ck_assert(memcmp(dst, expected, size) == 0);
+    free(src);
+    free(dst);
+    free(expected);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("xgmi_kernel");
@@ -278,6 +372,8 @@ int main(void)
     tcase_set_timeout(tcase, 240);
     tcase_add_loop_test(tcase, one_piece_of_any_alignment, 0, is_slow() ? 1 : 6);
     tcase_add_loop_test(tcase, a_random_list, 0, is_slow() ? 1 : 4);
+    tcase_add_loop_test(tcase, a_run_of_any_unit_and_length, is_slow() ? 3 : 0, 4);
+    tcase_add_loop_test(tcase, runs_between_single_pieces, 0, is_slow() ? 1 : 3);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

@@ -29,9 +29,12 @@ START_TEST(layout_is_the_same_for_every_compiler)
     ck_assert_uint_eq(offsetof(muct_xgmi_copy_args_t, entries), 24);
     ck_assert_uint_eq(offsetof(muct_xgmi_copy_args_t, sequence), 48);
     ck_assert_uint_eq(offsetof(muct_xgmi_copy_args_t, first_entry), 56);
-    /* and 4 bytes at the end, for its alignment */
+    ck_assert_uint_eq(sizeof(muct_xgmi_shape_t), 40);
+    ck_assert_uint_eq(offsetof(muct_xgmi_copy_args_t, shapes),
+                      56 + (4 * (MUCT_XGMI_MAX_BLOCKS + 2)));
     ck_assert_uint_eq(sizeof(muct_xgmi_copy_args_t),
-                      56 + (4 * (MUCT_XGMI_MAX_BLOCKS + 1)) + 4);
+                      56 + (4 * (MUCT_XGMI_MAX_BLOCKS + 2)) +
+                          (40 * MUCT_XGMI_MAX_SHAPES));
 }
 END_TEST
 
@@ -80,7 +83,78 @@ START_TEST(neighbours_on_both_sides_become_one)
     ck_assert(muct_xgmi_list_add(&list, 0x3000, 0xc000, 0x1000));
     ck_assert(muct_xgmi_list_add(&list, 0x5000, 0xd000, 0x1000));
     ck_assert_uint_eq(muct_xgmi_list_count(&list), 3);
-    ck_assert_uint_eq(memory[2].first_tile, 3);
+    ck_assert_uint_eq(memory[2].place, 3);
+}
+END_TEST
+
+static const muct_xgmi_strided_t pieces = {.dst = 0x10000,
+                                           .src = 0x90000,
+                                           .dst_stride = 0x200,
+                                           .src_stride = 0x100,
+                                           .piece = 0x100,
+                                           .count = 33};
+
+START_TEST(a_run_of_pieces_is_one_entry)
+{
+    ck_assert(muct_xgmi_list_add(&list, 0x1000, 0x9000, 0x1800));
+    ck_assert(muct_xgmi_list_add_run(&list, &pieces));
+    ck_assert(muct_xgmi_list_add_run(&list, &pieces));
+    /* neither end of a run is joined */
+    ck_assert(muct_xgmi_list_add(&list, 0x10000 + (33 * 0x200), 0x90000 + (33 * 0x100),
+                                 0x100));
+    ck_assert_uint_eq(muct_xgmi_list_count(&list), 4);
+    ck_assert_uint_eq(muct_xgmi_place_shape(memory[0].place), 0);
+    ck_assert_uint_eq(muct_xgmi_place_shape(memory[1].place), 1);
+    ck_assert_uint_eq(muct_xgmi_place_shape(memory[2].place), 1);
+    ck_assert_uint_eq(muct_xgmi_place_tile(memory[2].place), 2 + 3);
+    ck_assert_uint_eq(memory[3].place, 2 + 3 + 3);
+    ck_assert_uint_eq(list.num_tiles, 9);
+}
+END_TEST
+
+START_TEST(a_run_that_has_no_place_is_refused)
+{
+    muct_xgmi_strided_t run = pieces;
+    unsigned i;
+
+    for (i = 0; i < MUCT_XGMI_MAX_SHAPES; ++i) {
+        run.dst_stride += 0x100;
+        ck_assert(muct_xgmi_list_add_run(&list, &run));
+    }
+    ck_assert(!muct_xgmi_list_add_run(&list, &pieces));
+    ck_assert_uint_eq(muct_xgmi_list_count(&list), MUCT_XGMI_MAX_SHAPES);
+    run.count = MUCT_XGMI_MAX_PIECES + 1;
+    ck_assert(!muct_xgmi_list_add_run(&list, &run));
+
+    muct_xgmi_list_init(&list, memory, 1);
+    run = pieces;
+    run.piece = 16 * MUCT_XGMI_MAX_UNITS + 16;
+    ck_assert(!muct_xgmi_list_add_run(&list, &run));
+    run.piece -= 4; /* the unit is 4 */
+    ck_assert(!muct_xgmi_list_add_run(&list, &run));
+    run.piece = 0;
+    ck_assert(!muct_xgmi_list_add_run(&list, &run));
+    ck_assert_uint_eq(list.num_tiles, 0);
+    ck_assert(muct_xgmi_list_add_run(&list, &pieces));
+    ck_assert(!muct_xgmi_list_add_run(&list, &pieces));
+}
+END_TEST
+
+START_TEST(divisions_by_a_shape_are_exact)
+{
+    muct_xgmi_shape_t shape;
+    uint32_t units, i;
+
+    for (units = 1; units <= MUCT_XGMI_MAX_UNITS; ++units) {
+        muct_xgmi_shape_init(&shape, 16, 16 * units, 0, 0);
+        for (i = 0; i < MUCT_XGMI_TILE_UNITS; ++i) {
+            ck_assert_uint_eq(muct_xgmi_shape_piece(&shape, i), i / units);
+        }
+        for (i = 1; i <= MUCT_XGMI_MAX_PIECES; i += 1 + (i / 64)) {
+            ck_assert_uint_eq(muct_xgmi_shape_tiles(&shape, i),
+                              (i + shape.tile_pieces - 1) / shape.tile_pieces);
+        }
+    }
 }
 END_TEST
 
@@ -119,8 +193,8 @@ static void check_entry_of(uint32_t number, uint64_t tile)
     const muct_xgmi_entry_t *entry = &memory[number];
     uint64_t count = muct_xgmi_tile_count(entry->dst, entry->length);
 
-    ck_assert_uint_le(entry->first_tile, tile);
-    ck_assert_uint_lt(tile, entry->first_tile + count);
+    ck_assert_uint_le(entry->place, tile);
+    ck_assert_uint_lt(tile, entry->place + count);
 }
 
 /* Every tile belongs to one block or to the tail, and each begins in the right entry.
@@ -280,6 +354,9 @@ int main(void)
     tcase_add_loop_test(tcase, a_block_is_one_tile_whatever_its_alignment, 0, 16);
     tcase_add_test(tcase, neighbours_on_both_sides_become_one);
     tcase_add_test(tcase, zero_bytes_add_nothing);
+    tcase_add_test(tcase, a_run_of_pieces_is_one_entry);
+    tcase_add_test(tcase, a_run_that_has_no_place_is_refused);
+    tcase_add_test(tcase, divisions_by_a_shape_are_exact);
     tcase_add_test(tcase, a_full_list_refuses_and_keeps_what_it_has);
     tcase_add_test(tcase, the_tail_of_a_long_list_is_in_no_range);
     tcase_add_test(tcase, one_long_entry_among_short_ones_is_shared_by_all_blocks);

@@ -338,6 +338,31 @@ static bool muct_xgmi_batch_refuse_expired(muct_xgmi_queue_t *queue,
     return has_refused;
 }
 
+/* A call for each piece of an entry. */
+static bool muct_xgmi_batch_call_pieces(muct_xgmi_queue_t *queue, unsigned stream,
+                                        const muct_xgmi_entry_t *entry)
+{
+    const muct_xgmi_shape_t *shape = muct_xgmi_list_shape_of(&queue->list, entry);
+    uint64_t i;
+
+    for (i = 0; i < entry->length; ++i) {
+        if (!muct_xgmi_batch_call(queue, stream, entry->dst + (i * shape->dst_stride),
+                                  entry->src + (i * shape->src_stride), shape->piece)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool muct_xgmi_batch_call_entry(muct_xgmi_queue_t *queue, unsigned stream,
+                                       const muct_xgmi_entry_t *entry)
+{
+    if (muct_xgmi_place_shape(entry->place) != 0) {
+        return muct_xgmi_batch_call_pieces(queue, stream, entry);
+    }
+    return muct_xgmi_batch_call(queue, stream, entry->dst, entry->src, entry->length);
+}
+
 static void muct_xgmi_batch_start_calls(muct_xgmi_queue_t *queue,
                                         muct_xgmi_batch_t *batch)
 {
@@ -345,8 +370,7 @@ static void muct_xgmi_batch_start_calls(muct_xgmi_queue_t *queue,
 
     for (entry = queue->list.begin; entry < queue->list.next; ++entry) {
         if ((entry->length != 0) &&
-            !muct_xgmi_batch_call(queue, batch->launch_stream, entry->dst, entry->src,
-                                  entry->length)) {
+            !muct_xgmi_batch_call_entry(queue, batch->launch_stream, entry)) {
             muct_xgmi_batch_refuse_entry(batch, (size_t)(entry - queue->list.begin));
         }
     }
@@ -439,18 +463,24 @@ static void muct_xgmi_batch_start_runs(muct_xgmi_queue_t *queue,
     }
 }
 
+/* A run of pieces is worth a launch by itself. */
+static bool muct_xgmi_batch_is_few(const muct_xgmi_queue_t *queue)
+{
+    return (muct_xgmi_list_count(&queue->list) <= queue->config->max_calls) &&
+           (queue->list.num_shapes == 0);
+}
+
 void muct_xgmi_batch_start(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch)
 {
-    size_t count = muct_xgmi_list_count(&queue->list);
     bool has_refused = muct_xgmi_batch_refuse_expired(queue, batch);
 
     batch->launch_stream = muct_xgmi_queue_choose_stream(queue);
     if (queue->num_runs > 0) {
         muct_xgmi_batch_start_runs(queue, batch);
     }
-    if ((count > 0) &&
-        ((queue->kernel == NULL) || (count <= queue->config->max_calls) ||
-         has_refused || !muct_xgmi_batch_start_kernel(queue, batch))) {
+    if (!muct_xgmi_list_is_empty(&queue->list) &&
+        ((queue->kernel == NULL) || muct_xgmi_batch_is_few(queue) || has_refused ||
+         !muct_xgmi_batch_start_kernel(queue, batch))) {
         muct_xgmi_batch_start_calls(queue, batch);
     }
     batch->used = batch->waits_for;

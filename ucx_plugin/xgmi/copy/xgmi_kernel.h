@@ -19,6 +19,10 @@
  * destination is aligned to a vector; the first one may have a ragged start and the
  * last one a ragged end.
  *
+ * An entry with a shape is a run of pieces of one length at constant strides, as a
+ * change of layout makes them. Its tiles are of whole pieces, and a lane computes its
+ * place in them. Shapes are few, so they come with the argument.
+ *
  * Thread blocks are not equally fast: some share the way to the link. Therefore the
  * tail of a long list is in no block's range. A block that is done with its range takes
  * tiles of the tail, wave by wave, until none is left.
@@ -56,7 +60,7 @@
 #define MUCT_XGMI_FLAG_IS_LAST_NAME "muct_xgmi_flag_is_last"
 
 /** Changes with any change of layout or meaning in this file */
-#define MUCT_XGMI_KERNEL_VERSION 2
+#define MUCT_XGMI_KERNEL_VERSION 3
 
 /** Bytes of a vector, the unit of a lane's loads and stores */
 #define MUCT_XGMI_VECTOR_SIZE 16
@@ -83,14 +87,38 @@
 /** Most entries of one launch */
 #define MUCT_XGMI_MAX_ENTRIES (1u << 30)
 
+/** Most shapes of one launch */
+#define MUCT_XGMI_MAX_SHAPES 15
 
-/** Piece of memory to copy; an array of these is a list. */
+/** Units of a tile of pieces, and most of a single piece: two pieces fill a tile */
+#define MUCT_XGMI_TILE_UNITS (MUCT_XGMI_TILE_SIZE / MUCT_XGMI_VECTOR_SIZE)
+#define MUCT_XGMI_MAX_UNITS (MUCT_XGMI_TILE_UNITS / 2)
+
+/** Most pieces of one entry: with these the divisions by multiplying are exact */
+#define MUCT_XGMI_MAX_PIECES (1u << 20)
+
+
+/** Piece of memory to copy, or a run of them; an array of these is a list. */
 typedef struct muct_xgmi_entry {
-    uint64_t dst;        /**< Address the device writes */
-    uint64_t src;        /**< Address the device reads */
-    uint64_t length;     /**< Bytes; not 0 */
-    uint64_t first_tile; /**< Tiles of all entries before this one */
+    uint64_t dst;    /**< Address the device writes */
+    uint64_t src;    /**< Address the device reads */
+    uint64_t length; /**< Bytes, or pieces if it has a shape; not 0 */
+    uint64_t place;  /**< Tiles of all entries before this one in the low 32 bits, the
+                          number of its shape above them; 0: none */
 } muct_xgmi_entry_t;
+
+
+/** How the pieces of a run lie. Set by @ref muct_xgmi_shape_init. */
+typedef struct muct_xgmi_shape {
+    uint64_t dst_stride;  /**< From a piece to the next one, modulo 2^64 */
+    uint64_t src_stride;  /**< The same of the source */
+    uint32_t piece;       /**< Bytes of a piece */
+    uint32_t unit;        /**< Bytes that a lane copies at once: 16, 8, 4 or 1 */
+    uint32_t units;       /**< Units of a piece */
+    uint32_t tile_pieces; /**< Pieces of a tile, at least 2 */
+    uint32_t unit_magic;  /**< Divides a unit of a tile by units: times this, >> 24 */
+    uint32_t tile_magic;  /**< Divides pieces by tile_pieces: times this, >> 32 */
+} muct_xgmi_shape_t;
 
 
 /** The kernel's only argument, passed by value. */
@@ -107,7 +135,62 @@ typedef struct muct_xgmi_copy_args {
     /** Entry that holds the first tile of each thread block, and behind them that of
      * the tail; without a tail, num_entries */
     uint32_t first_entry[MUCT_XGMI_MAX_BLOCKS + 1];
+    uint32_t num_shapes;
+    muct_xgmi_shape_t shapes[MUCT_XGMI_MAX_SHAPES]; /**< Number 1 is the first one */
 } muct_xgmi_copy_args_t;
+
+
+/** Tiles of all entries before this one. */
+MUCT_XGMI_FUNC uint32_t muct_xgmi_place_tile(uint64_t place)
+{
+    return (uint32_t)place;
+}
+
+
+/** Number of an entry's shape; 0: it is a single piece. */
+MUCT_XGMI_FUNC uint32_t muct_xgmi_place_shape(uint64_t place)
+{
+    return (uint32_t)(place >> 32);
+}
+
+
+/**
+ * Set a shape.
+ *
+ * @param [in] unit   Divides the piece, both strides and both addresses of every entry.
+ * @param [in] piece  At most @ref MUCT_XGMI_MAX_UNITS units.
+ */
+MUCT_XGMI_FUNC void muct_xgmi_shape_init(muct_xgmi_shape_t *shape, uint32_t unit,
+                                         uint32_t piece, uint64_t dst_stride,
+                                         uint64_t src_stride)
+{
+    shape->dst_stride = dst_stride;
+    shape->src_stride = src_stride;
+    shape->piece = piece;
+    shape->unit = unit;
+    shape->units = piece / unit;
+    shape->tile_pieces = MUCT_XGMI_TILE_UNITS / shape->units;
+    shape->unit_magic = ((1u << 24) / shape->units) + 1;
+    shape->tile_magic = (uint32_t)((1ull << 32) / shape->tile_pieces) + 1;
+}
+
+
+/** Piece, counted from the tile's first one, that has a unit of a tile. */
+MUCT_XGMI_FUNC uint32_t muct_xgmi_shape_piece(const muct_xgmi_shape_t *shape,
+                                              uint32_t unit)
+{
+    return (unit * shape->unit_magic) >> 24;
+}
+
+
+/** Tiles of so many pieces. */
+MUCT_XGMI_FUNC uint32_t muct_xgmi_shape_tiles(const muct_xgmi_shape_t *shape,
+                                              uint32_t count)
+{
+    uint64_t pieces = count + shape->tile_pieces - 1;
+
+    return (uint32_t)((pieces * shape->tile_magic) >> 32);
+}
 
 
 /** Tiles of an entry: at least one, also for a single byte. */
@@ -136,6 +219,19 @@ MUCT_XGMI_FUNC uint64_t muct_xgmi_tile_end(uint64_t dst, uint64_t length, uint64
     uint64_t next = muct_xgmi_tile_start(dst, tile + 1);
 
     return (length < next + MUCT_XGMI_VECTOR_SIZE) ? length : next;
+}
+
+
+/** Tiles of an entry. */
+MUCT_XGMI_FUNC uint64_t muct_xgmi_entry_tiles(const muct_xgmi_copy_args_t *args,
+                                              uint64_t dst, uint64_t length,
+                                              uint64_t place)
+{
+    uint32_t shape = muct_xgmi_place_shape(place);
+
+    return (shape == 0)
+               ? muct_xgmi_tile_count(dst, length)
+               : muct_xgmi_shape_tiles(&args->shapes[shape - 1], (uint32_t)length);
 }
 
 

@@ -12,7 +12,8 @@
  * A tile is loaded whole, then stored whole: what keeps a link busy is the number
  * of bytes under way. Stores are always aligned vectors. When the source is not
  * aligned to match, the loads are, and lanes exchange what belongs together; no
- * byte outside the entry is ever read. Ragged ends are done a byte a lane.
+ * byte outside the entry is ever read. Ragged ends are done a byte a lane. A tile of
+ * pieces is loaded and stored by units, each lane dividing the number of its unit.
  *
  * Compiles as HIP for AMD, as CUDA for the tests' machines, and as C for a test that
  * plays the lanes with threads.
@@ -66,7 +67,7 @@ union muct_pair {
 /* Batch of entries, split into two arrays: elements of the same index form an entry. */
 struct muct_batch {
     ulonglong2 addr[MUCT_BATCH]; /* destination, source */
-    ulonglong2 span[MUCT_BATCH]; /* length, first tile */
+    ulonglong2 span[MUCT_BATCH]; /* length, place */
     uint32_t entry;              /* number of the first one */
     uint32_t count;
     uint32_t stop; /* behind the last tile to copy */
@@ -249,6 +250,105 @@ static __device__ __forceinline__ void muct_copy_ragged(ulonglong2 addr,
     }
 }
 
+/*
+ * Copy the units of a tile of pieces that begins at these addresses; for units of one
+ * type. Loads come first, in two
+ * steps, and the lane's place is computed twice, for want of registers.
+ */
+#define MUCT_DEFINE_COPY_UNITS(_name, _type)                                           \
+    static __device__ __forceinline__ void _name(const muct_xgmi_shape_t *shape,       \
+                                                 uint64_t dst, uint64_t src,           \
+                                                 uint32_t count, uint32_t lane)        \
+    {                                                                                  \
+        _type value[MUCT_HALF];                                                        \
+        uint32_t piece, u, i, first;                                                   \
+                                                                                       \
+        _Pragma("unroll 1") for (first = lane; first < count;                          \
+                                 first += MUCT_HALF * MUCT_WAVE)                       \
+        {                                                                              \
+            _Pragma("unroll") for (u = 0; u < MUCT_HALF; ++u)                          \
+            {                                                                          \
+                i = first + (u * MUCT_WAVE);                                           \
+                piece = muct_xgmi_shape_piece(shape, i);                               \
+                if (i < count) {                                                       \
+                    value[u] = *(                                                      \
+                        const MUCT_GLOBAL _type *)(src + (piece * shape->src_stride) + \
+                                                   ((i - (piece * shape->units)) *     \
+                                                    sizeof(_type)));                   \
+                }                                                                      \
+            }                                                                          \
+            _Pragma("unroll") for (u = 0; u < MUCT_HALF; ++u)                          \
+            {                                                                          \
+                i = first + (u * MUCT_WAVE);                                           \
+                piece = muct_xgmi_shape_piece(shape, i);                               \
+                if (i < count) {                                                       \
+                    *(MUCT_GLOBAL _type *)(dst + (piece * shape->dst_stride) +         \
+                                           ((i - (piece * shape->units)) *             \
+                                            sizeof(_type))) = value[u];                \
+                }                                                                      \
+            }                                                                          \
+        }                                                                              \
+    }
+
+MUCT_DEFINE_COPY_UNITS(muct_copy_units16, muct_vec_t)
+MUCT_DEFINE_COPY_UNITS(muct_copy_units8, uint64_t)
+MUCT_DEFINE_COPY_UNITS(muct_copy_units4, uint32_t)
+
+/* The same for single bytes, which are rare. */
+static __device__ __forceinline__ void muct_copy_units1(const muct_xgmi_shape_t *shape,
+                                                        uint64_t dst, uint64_t src,
+                                                        uint32_t count, uint32_t lane)
+{
+    uint32_t piece, rest, i;
+
+#pragma unroll 1
+    for (i = lane; i < count; i += MUCT_WAVE) {
+        piece = muct_xgmi_shape_piece(shape, i);
+        rest = i - (piece * shape->units);
+        *(MUCT_GLOBAL uint8_t *)(dst + (piece * shape->dst_stride) + rest) =
+            *(const MUCT_GLOBAL uint8_t *)(src + (piece * shape->src_stride) + rest);
+    }
+}
+
+/* The tile of this number of an entry of so many pieces. */
+static __device__ __forceinline__ void muct_copy_pieces(const muct_xgmi_shape_t *shape,
+                                                        ulonglong2 addr, uint32_t count,
+                                                        uint32_t number, uint32_t lane)
+{
+    uint32_t first = number * shape->tile_pieces;
+    uint32_t units = min(count - first, shape->tile_pieces) * shape->units;
+    uint64_t dst = addr.x + (first * shape->dst_stride);
+    uint64_t src = addr.y + (first * shape->src_stride);
+
+    if (shape->unit == 16) {
+        muct_copy_units16(shape, dst, src, units, lane);
+    } else if (shape->unit == 8) {
+        muct_copy_units8(shape, dst, src, units, lane);
+    } else if (shape->unit == 4) {
+        muct_copy_units4(shape, dst, src, units, lane);
+    } else {
+        muct_copy_units1(shape, dst, src, units, lane);
+    }
+}
+
+/* A tile that is not whole vectors of a single piece. */
+static __device__ __forceinline__ void muct_copy_other(
+    const muct_xgmi_copy_args_t *args, const struct muct_batch *batch, uint32_t at,
+    uint32_t tile, uint32_t lane)
+{
+    ulonglong2 span = batch->span[at];
+    uint32_t number = tile - muct_xgmi_place_tile(span.y);
+    /* the same in all lanes, so that scalar loads bring the shape */
+    uint32_t shape_number = muct_first(muct_xgmi_place_shape(span.y));
+
+    if (shape_number == 0) {
+        muct_copy_ragged(batch->addr[at], span.x, number, lane);
+        return;
+    }
+    muct_copy_pieces(&args->shapes[shape_number - 1], batch->addr[at], (uint32_t)span.x,
+                     number, lane);
+}
+
 /* Index of the entry that holds a tile; index at holds it or an earlier one. */
 static __device__ __forceinline__ uint32_t muct_find(const struct muct_batch *batch,
                                                      uint32_t at, uint32_t tile,
@@ -258,7 +358,8 @@ static __device__ __forceinline__ uint32_t muct_find(const struct muct_batch *ba
 
     do {
         i = at + 1 + lane;
-        steps = muct_count((i < batch->count) && ((uint32_t)batch->span[i].y <= tile));
+        steps = muct_count((i < batch->count) &&
+                           (muct_xgmi_place_tile(batch->span[i].y) <= tile));
         at += steps;
     } while (steps == MUCT_WAVE);
     return at;
@@ -270,12 +371,13 @@ static __device__ __forceinline__ bool muct_whole(const struct muct_batch *batch
                                                   uint32_t at, uint32_t tile,
                                                   uint32_t lane, ulonglong2 *addr)
 {
-    uint64_t begin =
-        (uint64_t)(tile - (uint32_t)batch->span[at].y) * MUCT_XGMI_TILE_SIZE;
+    uint64_t begin = (uint64_t)(tile - muct_xgmi_place_tile(batch->span[at].y)) *
+                     MUCT_XGMI_TILE_SIZE;
     uint64_t left = batch->span[at].x - begin;
 
     *addr = batch->addr[at];
     if ((((addr->x | addr->y) % MUCT_VEC_SIZE) != 0) ||
+        (muct_xgmi_place_shape(batch->span[at].y) != 0) ||
         ((left != MUCT_XGMI_TILE_SIZE) &&
          (left < MUCT_XGMI_TILE_SIZE + MUCT_VEC_SIZE))) {
         return false;
@@ -341,8 +443,7 @@ muct_copy_batch(const muct_xgmi_copy_args_t *args, const struct muct_batch *batc
             }
         }
         taken = muct_take(args, is_tail, lane);
-        muct_copy_ragged(batch->addr[at], batch->span[at].x,
-                         tile - (uint32_t)batch->span[at].y, lane);
+        muct_copy_other(args, batch, at, tile, lane);
         tile = muct_next(args, tile, is_tail, taken);
     }
     return tile;
@@ -370,7 +471,8 @@ static __device__ __forceinline__ ulonglong2 muct_fetch(uint64_t entries,
  * Store the fetched halves in shared memory. The lane with the last entry's second half
  * computes the end of the batch; the lane before it holds the other half.
  */
-static __device__ __forceinline__ void muct_stage(struct muct_batch *batch,
+static __device__ __forceinline__ void muct_stage(const muct_xgmi_copy_args_t *args,
+                                                  struct muct_batch *batch,
                                                   ulonglong2 half, uint32_t entry,
                                                   uint32_t count, uint32_t end,
                                                   uint32_t lane)
@@ -385,7 +487,8 @@ static __device__ __forceinline__ void muct_stage(struct muct_batch *batch,
     if (threadIdx.x == (count * 2) - 1) {
         batch->entry = entry;
         batch->count = count;
-        batch->stop = min(end, (uint32_t)(half.y + muct_xgmi_tile_count(dst, half.x)));
+        batch->stop = min(
+            end, (uint32_t)(half.y + muct_xgmi_entry_tiles(args, dst, half.x, half.y)));
     }
 }
 
@@ -508,7 +611,7 @@ MUCT_KERNEL void __launch_bounds__(MUCT_XGMI_MAX_THREADS)
         muct_acquire();
     }
     for (;;) {
-        muct_stage(&batches[turn], half, entry, count, end, lane);
+        muct_stage(&args, &batches[turn], half, entry, count, end, lane);
         __syncthreads();
         batch = &batches[turn];
         entry = muct_batch_next(&args, batch, end, is_tail);

@@ -32,7 +32,7 @@ static uint32_t muct_xgmi_list_find(const muct_xgmi_list_t *list, uint32_t low,
 
     while ((high - low) > 1) {
         middle = low + ((high - low) / 2);
-        if (list->begin[middle].first_tile <= tile) {
+        if (muct_xgmi_place_tile(list->begin[middle].place) <= tile) {
             low = middle;
         } else {
             high = middle;
@@ -74,6 +74,65 @@ void muct_xgmi_list_init(muct_xgmi_list_t *list, void *memory, size_t capacity)
     list->num_tiles = 0;
     list->dst_end = MUCT_XGMI_LIST_NOWHERE;
     list->src_end = MUCT_XGMI_LIST_NOWHERE;
+    list->num_shapes = 0;
+}
+
+/* Bytes that divide all of these; single bytes where no larger unit does. */
+static uint32_t muct_xgmi_list_unit(uint64_t bits)
+{
+    if (bits % 4 != 0) {
+        return 1;
+    }
+    return (bits % 16 == 0) ? 16 : ((bits % 8 == 0) ? 8 : 4);
+}
+
+/* Number of the shape, which may be new; 0: there are too many, or it is none. */
+static uint32_t muct_xgmi_list_shape(muct_xgmi_list_t *list, uint32_t unit,
+                                     uint32_t piece, uint64_t dst_stride,
+                                     uint64_t src_stride)
+{
+    muct_xgmi_shape_t *shape;
+    uint32_t i;
+
+    for (i = 0; i < list->num_shapes; ++i) {
+        shape = &list->shapes[i];
+        if ((shape->dst_stride == dst_stride) && (shape->src_stride == src_stride) &&
+            (shape->piece == piece) && (shape->unit == unit)) {
+            return i + 1;
+        }
+    }
+    if ((i == MUCT_XGMI_MAX_SHAPES) || (piece == 0) ||
+        (piece > unit * MUCT_XGMI_MAX_UNITS)) {
+        return 0;
+    }
+
+    muct_xgmi_shape_init(&list->shapes[i], unit, piece, dst_stride, src_stride);
+    return list->num_shapes = i + 1;
+}
+
+bool muct_xgmi_list_add_run(muct_xgmi_list_t *list, const muct_xgmi_strided_t *run)
+{
+    muct_xgmi_entry_t *entry = list->next;
+    uint64_t bits = run->dst | run->src | run->dst_stride | run->src_stride;
+    uint32_t shape;
+
+    if ((entry == list->end) || (run->count > MUCT_XGMI_MAX_PIECES)) {
+        return false;
+    }
+    shape = muct_xgmi_list_shape(list, muct_xgmi_list_unit(bits | run->piece),
+                                 run->piece, run->dst_stride, run->src_stride);
+    if (shape == 0) {
+        return false;
+    }
+
+    entry->dst = run->dst;
+    entry->src = run->src;
+    entry->length = run->count;
+    entry->place = list->num_tiles | ((uint64_t)shape << 32);
+    list->num_tiles += muct_xgmi_shape_tiles(&list->shapes[shape - 1], run->count);
+    list->next = entry + 1;
+    list->dst_end = MUCT_XGMI_LIST_NOWHERE; /* not to be joined */
+    return true;
 }
 
 void muct_xgmi_list_finish(const muct_xgmi_list_t *list, uint32_t max_blocks,
@@ -100,6 +159,8 @@ void muct_xgmi_list_finish(const muct_xgmi_list_t *list, uint32_t max_blocks,
     args->block_tiles = shared / launch->num_blocks;
     args->extra_blocks = (uint32_t)(shared % launch->num_blocks);
     args->entries = (uintptr_t)list->begin;
+    args->num_shapes = list->num_shapes;
+    memcpy(args->shapes, list->shapes, list->num_shapes * sizeof(*list->shapes));
     for (block = 0; block < launch->num_blocks; ++block) {
         entry = muct_xgmi_list_find(list, entry, muct_xgmi_block_tile(args, block));
         args->first_entry[block] = entry;

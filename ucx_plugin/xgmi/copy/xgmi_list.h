@@ -31,7 +31,30 @@ typedef struct muct_xgmi_list {
     uint64_t num_tiles;       /**< Tiles of all entries so far */
     uint64_t dst_end;         /**< End of the last entry's destination */
     uint64_t src_end;         /**< End of the last entry's source */
+    uint32_t num_shapes;
+    muct_xgmi_shape_t shapes[MUCT_XGMI_MAX_SHAPES]; /**< Of its runs */
 } muct_xgmi_list_t;
+
+
+/** A list as it was, but for its last entry, which may have grown. */
+typedef struct muct_xgmi_list_mark {
+    muct_xgmi_entry_t *next;
+    uint64_t num_tiles;
+    uint64_t dst_end;
+    uint64_t src_end;
+    uint32_t num_shapes;
+} muct_xgmi_list_mark_t;
+
+
+/** Pieces of one length at constant strides, which may be negative. */
+typedef struct muct_xgmi_strided {
+    uint64_t dst; /**< First piece */
+    uint64_t src;
+    uint64_t dst_stride; /**< Modulo 2^64 */
+    uint64_t src_stride;
+    uint32_t piece; /**< Bytes of a piece */
+    uint32_t count; /**< Pieces, not 0 */
+} muct_xgmi_strided_t;
 
 
 /** Launch of the kernel for a finished list. */
@@ -68,6 +91,44 @@ void muct_xgmi_list_init(muct_xgmi_list_t *list, void *memory, size_t capacity);
  */
 void muct_xgmi_list_finish(const muct_xgmi_list_t *list, uint32_t max_blocks,
                            muct_xgmi_launch_t *launch);
+
+
+/**
+ * Add a run as one entry, of any alignment.
+ *
+ * @return Whether it was added; false: the list or its table of shapes is full, or the
+ *         pieces are too long to share a tile, or too many. Nothing happened then, and
+ *         the pieces can be added one by one.
+ */
+bool muct_xgmi_list_add_run(muct_xgmi_list_t *list, const muct_xgmi_strided_t *run);
+
+
+/** Remember the end of the list. */
+static inline muct_xgmi_list_mark_t muct_xgmi_list_mark(const muct_xgmi_list_t *list)
+{
+    return (muct_xgmi_list_mark_t){list->next, list->num_tiles, list->dst_end,
+                                   list->src_end, list->num_shapes};
+}
+
+
+/** Take back what was added since; the caller restores the last entry. */
+static inline void muct_xgmi_list_rollback(muct_xgmi_list_t *list,
+                                           const muct_xgmi_list_mark_t *mark)
+{
+    list->next = mark->next;
+    list->num_tiles = mark->num_tiles;
+    list->dst_end = mark->dst_end;
+    list->src_end = mark->src_end;
+    list->num_shapes = mark->num_shapes;
+}
+
+
+/** The shape of an entry of the list, which has one. */
+static inline const muct_xgmi_shape_t *muct_xgmi_list_shape_of(
+    const muct_xgmi_list_t *list, const muct_xgmi_entry_t *entry)
+{
+    return &list->shapes[muct_xgmi_place_shape(entry->place) - 1];
+}
 
 
 /** Entries so far; neighbours on both sides have become one. */
@@ -110,7 +171,7 @@ static inline bool muct_xgmi_list_add(muct_xgmi_list_t *list, uint64_t dst,
         --entry;
         entry->length += length;
         list->num_tiles =
-            entry->first_tile + muct_xgmi_tile_count(entry->dst, entry->length);
+            entry->place + muct_xgmi_tile_count(entry->dst, entry->length);
     } else if (length == 0) {
         return true;
     } else if (entry == list->end) {
@@ -119,7 +180,7 @@ static inline bool muct_xgmi_list_add(muct_xgmi_list_t *list, uint64_t dst,
         entry->dst = dst;
         entry->src = src;
         entry->length = length;
-        entry->first_tile = list->num_tiles;
+        entry->place = list->num_tiles;
         list->num_tiles += muct_xgmi_tile_count(dst, length);
         list->next = entry + 1;
     }

@@ -197,7 +197,7 @@ typedef struct muct_xgmi_queue {
 
 /** The open batch as it was, to go back to it. */
 typedef struct muct_xgmi_mark {
-    muct_xgmi_list_t list;
+    muct_xgmi_list_mark_t list;
     muct_xgmi_entry_t last;
     unsigned num_runs;
 } muct_xgmi_mark_t;
@@ -458,7 +458,7 @@ static inline void muct_xgmi_queue_commit(muct_xgmi_queue_t *queue,
 static inline void muct_xgmi_queue_mark(const muct_xgmi_queue_t *queue,
                                         muct_xgmi_mark_t *mark)
 {
-    mark->list = queue->list;
+    mark->list = muct_xgmi_list_mark(&queue->list);
     mark->num_runs = queue->num_runs;
     if (!muct_xgmi_list_is_empty(&queue->list)) {
         mark->last = queue->list.next[-1];
@@ -470,7 +470,7 @@ static inline void muct_xgmi_queue_mark(const muct_xgmi_queue_t *queue,
 static inline void muct_xgmi_queue_rollback(muct_xgmi_queue_t *queue,
                                             const muct_xgmi_mark_t *mark)
 {
-    queue->list = mark->list;
+    muct_xgmi_list_rollback(&queue->list, &mark->list);
     queue->num_runs = mark->num_runs;
     if (!muct_xgmi_list_is_empty(&queue->list)) {
         queue->list.next[-1] = mark->last;
