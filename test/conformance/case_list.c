@@ -364,6 +364,80 @@ static void ct_sgl_blocks(ct_t *ct, ct_op_t op)
     snprintf(ct->covered, sizeof(ct->covered), "up to %zu blocks", num);
 }
 
+/* The same by lists as long as they may be. */
+static void ct_list_check_parts(ct_t *ct, ct_op_t op, ct_list_t *list)
+{
+    size_t max = ct_sgl_max(ct, op), at, part;
+    ucs_status_t status;
+
+    ct_list_prepare(ct, list, ct_op_is_get(op));
+    for (at = 0; at < list->count; at += part) {
+        part = (max < list->count - at) ? max : list->count - at;
+        status = ct_do(ct, op, &list->local, &list->remote, list->pieces + at, part);
+        ck_assert_msg(status == UCS_OK, "%zu of %zu pieces: %s", part, list->count,
+                      ucs_status_string(status));
+    }
+    ct_list_expect(ct, list, ct_op_is_get(op));
+}
+
+/* Pieces of one length at constant distances, as a change of layout makes them. */
+typedef struct ct_run {
+    size_t length;
+    size_t local_stride, remote_stride;
+    size_t count;
+} ct_run_t;
+
+/* The source forwards, the destination forwards or from its end on. */
+static void ct_list_run(ct_list_t *list, const ct_run_t *run, size_t local,
+                        size_t remote, int is_backwards)
+{
+    size_t i;
+
+    for (i = 0; i < run->count; ++i) {
+        ct_list_add(list, local + (i * run->local_stride),
+                    remote +
+                        ((is_backwards ? run->count - 1 - i : i) * run->remote_stride),
+                    run->length);
+    }
+}
+
+/* Runs of all units of a vector's parts, of no alignment, too short, with single pieces
+ * between them, and of more kinds than are kept; the last one ends with the memory. */
+static void ct_sgl_runs(ct_t *ct, ct_op_t op)
+{
+    static const ct_run_t runs[] = {
+        {256, 256, 512, 16}, {256, 512, 256, 16},   {256, 512, 256, 33},
+        {24, 32, 40, 100},   {4, 132, 4, 64},       {3, 5, 7, 50},
+        {100, 101, 103, 9},  {2048, 4096, 2048, 5}, {2064, 4096, 2080, 5},
+        {128, 256, 1024, 3}, {128, 128, 256, 2},    {512, 0, 1024, 20},
+        {16, 48, 32, 200},   {64, 64, 64, 30},      {32, 64, 48, 10},
+        {48, 48, 96, 7},     {80, 96, 80, 7},       {96, 112, 128, 7},
+        {112, 128, 112, 7},  {8, 24, 16, 300}};
+    const size_t slot = 65536;
+    size_t i, at;
+    ct_run_t run;
+    ct_list_t list;
+
+    ct_list_open(ct, op, 2000, &list);
+    for (i = 0; i < CT_ARRAY_SIZE(runs); ++i) {
+        run = runs[i];
+        if (ct_op_is_get(op)) { /* the destination has the larger strides */
+            run.local_stride = runs[i].remote_stride;
+            run.remote_stride = runs[i].local_stride;
+        }
+        at = i * slot + ((i % 3 == 2) ? 1 : 0);
+        ct_list_run(&list, &run, at, CT_LIST_SPACE - (i + 1) * slot, i % 4 == 3);
+        if (i % 2 == 1) {
+            ct_list_add(&list, at + 60000, i * slot + 60016, 77);
+        }
+    }
+    ct_list_run(&list, &runs[0], CT_LIST_SPACE - (15 * 256) - 256 - 4096,
+                CT_LIST_SPACE - (15 * 512) - 256, 0);
+    ct_list_check_parts(ct, op, &list);
+    ct_list_close(ct, &list);
+    snprintf(ct->covered, sizeof(ct->covered), "%zu runs", CT_ARRAY_SIZE(runs));
+}
+
 /* A single block of many is outside the remote memory. */
 static void ct_sgl_beyond(ct_t *ct, ct_op_t op)
 {
@@ -528,6 +602,16 @@ static void get_list_takes_blocks(ct_t *ct)
     ct_sgl_blocks(ct, CT_GET_SGL);
 }
 
+static void put_list_takes_runs(ct_t *ct)
+{
+    ct_sgl_runs(ct, CT_PUT_SGL);
+}
+
+static void get_list_takes_runs(ct_t *ct)
+{
+    ct_sgl_runs(ct, CT_GET_SGL);
+}
+
 static void put_list_beyond_the_key_is_an_error(ct_t *ct)
 {
     ct_sgl_beyond(ct, CT_PUT_SGL);
@@ -578,6 +662,8 @@ const ct_case_t ct_cases_list[] = {
      .run = get_list_takes_odd_entries},
     {"put_list_takes_blocks", .v2_flags = CT_V2_PUT_SGL, .run = put_list_takes_blocks},
     {"get_list_takes_blocks", .v2_flags = CT_V2_GET_SGL, .run = get_list_takes_blocks},
+    {"put_list_takes_runs", .v2_flags = CT_V2_PUT_SGL, .run = put_list_takes_runs},
+    {"get_list_takes_runs", .v2_flags = CT_V2_GET_SGL, .run = get_list_takes_runs},
     {"put_list_beyond_the_key_is_an_error", .v2_flags = CT_V2_PUT_SGL,
      .traits = CT_TRAIT_RKEY | CT_TRAIT_CHECKED_KEYS,
      .run = put_list_beyond_the_key_is_an_error},

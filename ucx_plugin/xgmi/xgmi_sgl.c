@@ -13,6 +13,19 @@
 /* Entries looked at together. */
 #define MUCT_XGMI_SGL_STRIDE 256
 
+/* Pieces from which they are looked at for being a run, and added as one. */
+#define MUCT_XGMI_SGL_MIN_RUN 3
+
+/* Most entries that are added one by one before the next look for a run. */
+#define MUCT_XGMI_SGL_MAX_SKIP 64
+
+/* Longer strides are not looked for: with these no multiple of one wraps around. */
+#define MUCT_XGMI_SGL_MAX_STRIDE (UINT64_C(1) << 40)
+
+/* Bytes from which a piece that is not aligned is better copied by itself, as vectors,
+ * than as one of a run, byte by byte. */
+#define MUCT_XGMI_SGL_MIN_RAGGED 64
+
 /* A list as the user passed it. */
 typedef struct muct_xgmi_sgl {
     void *const *buffers;
@@ -36,6 +49,7 @@ typedef struct muct_xgmi_sgl_last {
     uint64_t num_tiles;    /* when its destination is aligned; 0: no length is known */
     uint64_t max_distance; /* its remote address is at most so far behind the window's
                               start */
+    size_t skip;           /* entries to add before a look for a run */
 } muct_xgmi_sgl_last_t;
 
 /* Other memory or another key than before. */
@@ -203,6 +217,160 @@ static UCS_F_ALWAYS_INLINE size_t muct_xgmi_sgl_add_same(
     return k;
 }
 
+/* Two values of an array, wherever it is. */
+typedef uint64_t muct_xgmi_sgl_pair_t
+    __attribute__((vector_size(16), aligned(8), may_alias));
+
+static UCS_F_ALWAYS_INLINE muct_xgmi_sgl_pair_t muct_xgmi_sgl_pair(const void *array,
+                                                                   size_t i)
+{
+    return *(const muct_xgmi_sgl_pair_t *)((const uint64_t *)array + i);
+}
+
+/* Where they lie that follow at a stride. */
+static UCS_F_ALWAYS_INLINE muct_xgmi_sgl_pair_t
+muct_xgmi_sgl_first_pair(uint64_t first, uint64_t stride)
+{
+    return (muct_xgmi_sgl_pair_t){first, first + stride};
+}
+
+/* Entries from i on, of num, that continue the first two: none when these are of
+ * different lengths. Four at a time, and the rest one by one. */
+static UCS_F_ALWAYS_INLINE size_t muct_xgmi_sgl_count_run(const muct_xgmi_sgl_t *sgl,
+                                                          size_t i, size_t num,
+                                                          uint64_t local_stride,
+                                                          uint64_t remote_stride)
+{
+    const uint64_t local = (uintptr_t)sgl->buffers[i], remote = sgl->raddrs[i];
+    const uint64_t length = sgl->lengths[i];
+    muct_xgmi_sgl_pair_t locals = muct_xgmi_sgl_first_pair(local, local_stride);
+    muct_xgmi_sgl_pair_t remotes = muct_xgmi_sgl_first_pair(remote, remote_stride);
+    const muct_xgmi_sgl_pair_t next_locals = {2 * local_stride, 2 * local_stride};
+    const muct_xgmi_sgl_pair_t next_remotes = {2 * remote_stride, 2 * remote_stride};
+    const muct_xgmi_sgl_pair_t lengths = {length, length};
+    muct_xgmi_sgl_pair_t other;
+    size_t k = 0;
+
+    for (; k + 4 <= num; k += 4) {
+        other = (muct_xgmi_sgl_pair(sgl->buffers, i + k) ^ locals) |
+                (muct_xgmi_sgl_pair(sgl->raddrs, i + k) ^ remotes) |
+                (muct_xgmi_sgl_pair(sgl->lengths, i + k) ^ lengths);
+        locals += next_locals;
+        remotes += next_remotes;
+        other |= (muct_xgmi_sgl_pair(sgl->buffers, i + k + 2) ^ locals) |
+                 (muct_xgmi_sgl_pair(sgl->raddrs, i + k + 2) ^ remotes) |
+                 (muct_xgmi_sgl_pair(sgl->lengths, i + k + 2) ^ lengths);
+        locals += next_locals;
+        remotes += next_remotes;
+        if ((other[0] | other[1]) != 0) {
+            break;
+        }
+    }
+    while ((k < num) && (sgl->lengths[i + k] == length) &&
+           ((uintptr_t)sgl->buffers[i + k] == local + (k * local_stride)) &&
+           (sgl->raddrs[i + k] == remote + (k * remote_stride))) {
+        ++k;
+    }
+    return k;
+}
+
+static UCS_F_ALWAYS_INLINE int muct_xgmi_sgl_is_near(uint64_t stride)
+{
+    return (stride + MUCT_XGMI_SGL_MAX_STRIDE) < (2 * MUCT_XGMI_SGL_MAX_STRIDE);
+}
+
+/* Whether pieces at a stride, which is near, are in the window, the last one of them
+ * being its farthest. */
+static UCS_F_ALWAYS_INLINE int muct_xgmi_sgl_window_has_run(
+    const muct_xgmi_window_t *window, uint64_t raddr, uint64_t stride, size_t count,
+    uint64_t length)
+{
+    return muct_xgmi_window_has(window, raddr, length) &&
+           muct_xgmi_window_has(window, raddr + ((count - 1) * stride), length);
+}
+
+/*
+ * Adds a run of pieces at constant strides as one entry, if one begins at i.
+ *
+ * @return How many of the entries are in it; 0: none was added.
+ */
+static UCS_F_ALWAYS_INLINE size_t muct_xgmi_sgl_add_run(
+    muct_xgmi_list_t *list, const muct_xgmi_dir_t dir, const muct_xgmi_sgl_t *sgl,
+    size_t i, size_t num, const muct_xgmi_sgl_last_t *last, const uint64_t max_piece)
+{
+    muct_xgmi_strided_t run;
+    uint64_t local, remote, local_stride, remote_stride, length;
+    size_t count;
+
+    length = sgl->lengths[i];
+    if ((num < MUCT_XGMI_SGL_MIN_RUN) || (length > MUCT_XGMI_TILE_SIZE / 2)) {
+        return 0;
+    }
+    local = (uintptr_t)sgl->buffers[i];
+    remote = sgl->raddrs[i];
+    local_stride = (uintptr_t)sgl->buffers[i + 1] - local;
+    remote_stride = sgl->raddrs[i + 1] - remote;
+    if ((((uintptr_t)sgl->buffers[i + 2] - local) != (2 * local_stride)) ||
+        ((sgl->raddrs[i + 2] - remote) != (2 * remote_stride)) ||
+        ((length - 1) >= max_piece) || /* 0 - 1 is more than any piece */
+        ((local_stride == length) && (remote_stride == length)) || /* to be joined */
+        !muct_xgmi_sgl_is_near(local_stride) || !muct_xgmi_sgl_is_near(remote_stride) ||
+        ((((local | remote | local_stride | remote_stride | length) % 4) != 0) &&
+         (length >= MUCT_XGMI_SGL_MIN_RAGGED))) {
+        return 0;
+    }
+
+    count = muct_xgmi_sgl_count_run(sgl, i, num, local_stride, remote_stride);
+    if ((count < MUCT_XGMI_SGL_MIN_RUN) ||
+        !muct_xgmi_sgl_window_has_run(&last->window, remote, remote_stride, count,
+                                      length)) {
+        return 0;
+    }
+
+    local += last->local;
+    remote += last->remote;
+    run.dst = (dir == MUCT_XGMI_PUT) ? remote : local;
+    run.src = (dir == MUCT_XGMI_PUT) ? local : remote;
+    run.dst_stride = (dir == MUCT_XGMI_PUT) ? remote_stride : local_stride;
+    run.src_stride = (dir == MUCT_XGMI_PUT) ? local_stride : remote_stride;
+    run.piece = (uint32_t)length;
+    run.count = (uint32_t)count;
+    return muct_xgmi_list_add_run(list, &run) ? count : 0;
+}
+
+/*
+ * Adds entries of the same memory: runs of pieces where they begin, else each by itself
+ * with a look for a run after 1, 8, 64 of them.
+ *
+ * @return How many were added.
+ */
+static UCS_F_NOINLINE size_t muct_xgmi_sgl_add_known(
+    muct_xgmi_list_t *list, const muct_xgmi_dir_t dir, const muct_xgmi_sgl_t *sgl,
+    size_t i, size_t num, muct_xgmi_sgl_last_t *last, const uint64_t max_piece)
+{
+    size_t done = 0, part, wanted;
+
+    while (done < num) {
+        part = muct_xgmi_sgl_add_run(list, dir, sgl, i + done, num - done, last,
+                                     max_piece);
+        if (part > 0) {
+            last->skip = 1;
+            done += part;
+            continue;
+        }
+        wanted = (last->skip < num - done) ? last->skip : num - done;
+        last->skip = (last->skip < MUCT_XGMI_SGL_MAX_SKIP) ? 8 * last->skip
+                                                           : MUCT_XGMI_SGL_MAX_SKIP;
+        part =
+            muct_xgmi_sgl_add_same(list, dir, sgl, i + done, wanted, last, max_piece);
+        done += part;
+        if (part < wanted) {
+            break;
+        }
+    }
+    return done;
+}
+
 /*
  * Adds the entries from *index_p on in one pass, as long as their local memory is on
  * the queue's device. After an error the caller rolls back.
@@ -212,7 +380,7 @@ static UCS_F_ALWAYS_INLINE ucs_status_t muct_xgmi_sgl_add(muct_xgmi_queue_t *que
                                                           const muct_xgmi_sgl_t *sgl,
                                                           size_t *index_p)
 {
-    muct_xgmi_sgl_last_t last = {.mem = NULL};
+    muct_xgmi_sgl_last_t last = {.mem = NULL, .skip = 1};
     ucs_status_t status = UCS_OK;
     size_t i = *index_p, known = i; /* of the last one's memory up to here */
     size_t num;
@@ -230,8 +398,12 @@ static UCS_F_ALWAYS_INLINE ucs_status_t muct_xgmi_sgl_add(muct_xgmi_queue_t *que
             if (i >= known) {
                 known = i + muct_xgmi_sgl_count_same(sgl, &last, i);
             }
-            num = muct_xgmi_sgl_add_same(&queue->list, dir, sgl, i, known - i, &last,
-                                         queue->min_run - 1);
+            /* pieces as long as these fill tiles by themselves */
+            num = (last.length > MUCT_XGMI_TILE_SIZE / 2)
+                      ? muct_xgmi_sgl_add_same(&queue->list, dir, sgl, i, known - i,
+                                               &last, queue->min_run - 1)
+                      : muct_xgmi_sgl_add_known(&queue->list, dir, sgl, i, known - i,
+                                                &last, queue->min_run - 1);
             i += num;
         } while ((num > 0) && (i == known));
     }
