@@ -99,6 +99,20 @@ static int ct_key_compare(ct_t *ct, const ct_remote_t *a, const ct_remote_t *b)
     return result;
 }
 
+static void ct_key_refuse_params(ct_t *ct, const ct_remote_t *a)
+{
+    uct_rkey_compare_params_t params = {.field_mask = 0};
+    int result;
+
+    ck_assert_int_eq(
+        uct_rkey_compare(ct->side.component, a->rkey.rkey, a->rkey.rkey, &params, NULL),
+        UCS_ERR_INVALID_PARAM);
+    params.field_mask = 1;
+    ck_assert_int_eq(uct_rkey_compare(ct->side.component, a->rkey.rkey, a->rkey.rkey,
+                                      &params, &result),
+                     UCS_ERR_INVALID_PARAM);
+}
+
 static void keys_can_be_compared(ct_t *ct)
 {
     ct_remote_t a, b;
@@ -110,9 +124,11 @@ static void keys_can_be_compared(ct_t *ct)
     ck_assert_int_ne(ct_key_compare(ct, &a, &b), 0);
     ck_assert_msg((ct_key_compare(ct, &a, &b) < 0) == (ct_key_compare(ct, &b, &a) > 0),
                   "the order of two keys depends on who asks");
+    ct_key_refuse_params(ct, &a);
     ct_remote_destroy(ct, &b);
     ct_remote_destroy(ct, &a);
-    snprintf(ct->covered, sizeof(ct->covered), "equal, different, antisymmetric");
+    snprintf(ct->covered, sizeof(ct->covered),
+             "equal, different, antisymmetric, bad parameters refused");
 }
 
 /* Bytes from another process: refused, or as good as before; never a crash and
