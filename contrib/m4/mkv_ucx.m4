@@ -50,6 +50,7 @@ AC_DEFUN([MKV_UCX], [
     ./configure --with-ucx=/opt/ucx/libucx])])
             UCX_LIBDIR=`$PKG_CONFIG --variable=libdir ucx 2>/dev/null`
             ucx_where="pkg-config's prefix"
+            PC_UCX_REQUIRES='ucx >= 1.22'
         ],
         [
             # its headers' warnings are not ours to mend
@@ -69,7 +70,13 @@ AC_DEFUN([MKV_UCX], [
                 ln -s "$ucx_libdir/lib$lib".so* ucx-lib/
             done
             UCX_LIBS="-L$UCX_LIBDIR -lucp -luct -lucs -lucm"
+            # pkg-config may find another UCX, or none: the wheel has no ucx.pc
+            PC_UCX_CFLAGS="-I`cd "$with_ucx/include" && pwd`"
+            PC_UCX_LIBS="-L$ucx_libdir -lucp -luct -lucs -lucm"
         ])
+    AC_SUBST([PC_UCX_REQUIRES])
+    AC_SUBST([PC_UCX_CFLAGS])
+    AC_SUBST([PC_UCX_LIBS])
     AC_SUBST([UCX_CFLAGS])
     AC_SUBST([UCX_LIBS])
     AC_SUBST([UCX_LIBDIR])
