@@ -33,6 +33,7 @@ EXTRA_DIST += \
 	contrib/python/morikv/operation.py \
 	contrib/python/morikv/pieces.py \
 	contrib/python/morikv/py.typed \
+	contrib/python/morikv/top.py \
 	contrib/python/morikv/transfer.py \
 	contrib/python/morikv/vllm/__init__.py \
 	contrib/python/morikv/vllm/caches.py \

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""``python -m morikv env`` prints the environment, ``where`` the files, ``names`` a folder."""
+"""``python -m morikv env`` prints the environment, ``where`` the files, ``names`` a folder,
+``top`` what a running process moves."""
 
 from __future__ import annotations
 
@@ -11,7 +12,9 @@ from . import _ucx
 
 _USAGE = """usage: python -m morikv env      exports that make UCX load ucx-mori: eval "$(...)"
        python -m morikv where    files of libmorikv, its UCX and the module
-       python -m morikv names    folder for PYTHONPATH that gives the names of mori.io"""
+       python -m morikv names    folder for PYTHONPATH that gives the names of mori.io
+       python -m morikv top URL [SECONDS [COUNT]]
+                                 what the process with a morikv.metrics.Endpoint at URL moves"""
 
 
 def _env() -> int:
@@ -46,7 +49,34 @@ def _names() -> int:
     return 0
 
 
+def _top(url: str, seconds: str = "2", count: str = "0") -> int:
+    from . import top
+
+    try:
+        period, periods = float(seconds), int(count)
+        if not 0 < period < 86400 or periods < 0:
+            raise ValueError
+    except ValueError:
+        print(
+            f"python -m morikv top: {seconds} seconds, {count} times; expected a number above 0 and "
+            "a whole number",
+            file=sys.stderr,
+        )
+        return 2
+    try:
+        for line in top.view(url, period, periods):
+            print(line, flush=True)
+    except (OSError, ValueError) as error:
+        print(f"python -m morikv top: {url}: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        pass
+    return 0
+
+
 def main(arguments: list[str]) -> int:
+    if arguments[:1] == ["top"] and 2 <= len(arguments) <= 4:
+        return _top(*arguments[1:])
     commands = {"env": _env, "where": _where, "names": _names}
     if len(arguments) != 1 or arguments[0] not in commands:
         print(_USAGE, file=sys.stderr)

@@ -28,7 +28,7 @@ import morikv.listener
 import morikv.metrics
 import mori.cpp
 import mori.io
-from morikv import EventType, Mode, Role
+from morikv import EventType, Mode, Role, top
 from morikv import memory as places
 from mori.cpp import TransferStatus
 from mori.io import (
@@ -48,6 +48,11 @@ try:
     import numpy
 except ImportError:
     numpy = None
+try:
+    import prometheus_client
+    import prometheus_client.parser
+except ImportError:
+    prometheus_client = None
 
 METRICS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../contrib/metrics")
 SIZE, TENSORS = 1 << 18, 2
@@ -375,14 +380,17 @@ class TwoProcesses(unittest.TestCase):
             time.sleep(0.001)
         self.assertEqual(held_of_peers(), [])  # it stays registered
 
+    def wait_quiet(self, *statuses):
+        end = time.monotonic() + LIMIT_MS / 1000
+        while not all(status.Quiet() for status in statuses) and time.monotonic() < end:
+            time.sleep(0.001)
+
     def test_figures_are_there_for_prometheus(self):
         session = self.sessions[0]
         write = session.batch_write([0, 100, 200], [0, 100, 300], [100, 100, 7], 1)
         read = session.read(0, 0, 1000, 2)
         self.succeed(write, read)
-        end = time.monotonic() + LIMIT_MS / 1000  # counted when they are quiet
-        while not (write.Quiet() and read.Quiet()) and time.monotonic() < end:
-            time.sleep(0.001)
+        self.wait_quiet(write, read)  # counted by then
         self.assertTrue(session.batch_write([0], [SIZE], [1], 3).Failed())
         with morikv.metrics.Endpoint(self.engine.metrics) as endpoint:
             address = f"http://127.0.0.1:{endpoint.port}"
@@ -419,6 +427,46 @@ class TwoProcesses(unittest.TestCase):
         self.assertEqual(figures[path], "1")
         self.assertEqual(any(name.startswith("morikv_peer_slow") for name in figures), False)
         self.assertIn("put", session.path())
+
+    @unittest.skipIf(prometheus_client is None, "prometheus_client is not installed")
+    def test_a_registry_of_prometheus_client_has_the_same_figures(self):
+        self.succeed(self.sessions[0].write(0, 0, 1000, 1))
+        registry = prometheus_client.CollectorRegistry()
+        morikv.metrics.Collector(self.engine.metric_families, registry)
+
+        def samples(text):
+            families = prometheus_client.parser.text_string_to_metric_families(text)
+            return {
+                family.name: (family.type, {(one.name, *sorted(one.labels.items())) for one in family.samples})
+                for family in families
+            }
+
+        collected = samples(prometheus_client.generate_latest(registry).decode())
+        self.assertIn("vllm:nixl_xfer_time_seconds", collected)
+        self.assertEqual(collected, samples(self.engine.metrics()))
+
+    def test_a_running_process_is_watched(self):
+        with morikv.metrics.Endpoint(self.engine.metrics) as endpoint:
+            address = f"http://127.0.0.1:{endpoint.port}/metrics"
+            before = top.scrape(address)
+            write = self.sessions[0].write(0, 0, 1000, 1)
+            self.succeed(write)
+            self.wait_quiet(write)
+            (line,) = top.lines(before, top.scrape(address), 1e-6)
+            self.assertEqual(line.split()[0], "1.000")
+            slow = {'morikv_peer_slow{engine="e",peer="B",reason="pid"}': 1.0}
+            self.assertEqual(list(top.lines({}, slow, 1))[1:], ["peer B is slow: pid"])
+            self.assertEqual(list(top.lines(slow, slow, 1))[1:], [])
+            watched = subprocess.run(
+                [sys.executable, "-m", "morikv", "top", address, "0.01", "2"], capture_output=True, text=True
+            )
+        self.assertEqual((watched.returncode, len(watched.stdout.splitlines())), (0, 3), watched.stderr)
+        gone = subprocess.run(
+            [sys.executable, "-m", "morikv", "top", address], capture_output=True, text=True
+        )
+        self.assertEqual(gone.returncode, 1)
+        self.assertIn(f"{address}: ", gone.stderr)
+        self.assertEqual(len(gone.stderr.splitlines()), 1)
 
     def check_dashboards(self, typed):
         """Each figure of the dashboard and of the alert rules is exported."""
