@@ -82,6 +82,16 @@ static void send_expose(mkv_xfer_t *passive, const mkv_wire_units_t *units,
     OK(mkv_leg_send(&passive->legs[0], &msg));
 }
 
+static unsigned occurrences(const char *text, const char *word)
+{
+    unsigned num = 0;
+
+    for (text = strstr(text, word); text != NULL; text = strstr(text + 1, word)) {
+        ++num;
+    }
+    return num;
+}
+
 /* A peer's message contains it. Loop index: as above, but for the last. */
 START_TEST(a_wrong_list_of_a_peer_fails_the_transfer)
 {
@@ -99,6 +109,10 @@ START_TEST(a_wrong_list_of_a_peer_fails_the_transfer)
     send_expose(passive, units, (_i == 0) ? 1 : 2);
     pair_run();
     expect_text(active, (_i == 0) ? MKV_ERR_BOUNDS : MKV_ERR_PAIRING, texts[_i]);
+    /* the peer's text has the names of its own transfer and leg, once */
+    expect_text(passive, (_i == 0) ? MKV_ERR_BOUNDS : MKV_ERR_PAIRING, texts[_i]);
+    ck_assert_uint_eq(occurrences(pair_query(passive).error, "transfer "), 1);
+    ck_assert_uint_eq(occurrences(pair_query(passive).error, "leg "), 1);
     ck_assert_uint_eq(pair_count(A, MKV_EV_EXPOSED, NULL), 0);
     pair_close(active, passive, NULL);
     pair_teardown();
