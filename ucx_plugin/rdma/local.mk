@@ -33,6 +33,8 @@ muct_sources += \
 	ucx_plugin/rdma/memory/rdma_buf.h \
 	ucx_plugin/rdma/memory/rdma_canary.c \
 	ucx_plugin/rdma/memory/rdma_canary.h \
+	ucx_plugin/rdma/memory/rdma_chunks.c \
+	ucx_plugin/rdma/memory/rdma_chunks.h \
 	ucx_plugin/rdma/memory/rdma_gpu_page.c \
 	ucx_plugin/rdma/memory/rdma_gpu_page.h \
 	ucx_plugin/rdma/memory/rdma_gpu_way.c \

@@ -244,8 +244,9 @@ typedef struct fv_pd {
 
 typedef struct fv_mr {
     struct ibv_mr ibv;
-    void *mapping; /* of a dma-buf */
+    void *mapping; /* of a dma-buf, or pages of a GPU */
     size_t mapping_size;
+    bool is_dmabuf;
 } fv_mr_t;
 
 typedef struct fv_channel {
@@ -413,6 +414,11 @@ void fv_async_srq(const fv_wire_srq_t *srq, enum ibv_event_type type);
 /* fv_mr.c */
 /* Whether it is memory of a GPU of libhipcpu. */
 bool fv_is_gpu(const void *addr);
+
+/* A second mapping of the pages under [addr, addr + length): memory of a GPU that peer
+ * memory has pinned stays the device's when its addresses are mapped anew. NULL when
+ * that fails. */
+void *fv_pages_pin(const void *addr, size_t length, size_t *size_p);
 
 /* Entries of the page table that a region takes; 0 where the device has no limit. */
 uint32_t fv_entries(const fv_caps_t *caps, const void *addr, size_t length,

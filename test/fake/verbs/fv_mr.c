@@ -279,19 +279,49 @@ static struct ibv_mr *fv_mr_create(struct ibv_pd *pd, void *host, size_t length,
     return &mr->ibv;
 }
 
+/* Peer memory pins the pages that are there: ib_umem_get() with amdgpu's
+ * amd_get_pages() (drivers/gpu/drm/amd/amdkfd/kfd_peerdirect.c), which is not called
+ * again when the addresses get other memory. */
+static struct ibv_mr *fv_mr_create_gpu(struct ibv_pd *pd, void *addr, size_t length,
+                                       uint64_t iova, unsigned access, uint32_t entries)
+{
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    struct ibv_mr *mr;
+    size_t size;
+    char *place = fv_pages_pin(addr, length, &size);
+
+    if (place == NULL) {
+        errno = ENOMEM;
+        return NULL;
+    }
+
+    mr = fv_mr_create(pd, place + ((uintptr_t)addr & (page - 1)), length, iova, access,
+                      entries);
+    if (mr == NULL) {
+        munmap(place, size);
+        return NULL;
+    }
+
+    fv_container_of(mr, fv_mr_t, ibv)->mapping = place;
+    fv_container_of(mr, fv_mr_t, ibv)->mapping_size = size;
+    return mr;
+}
+
 struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length,
                                 uint64_t iova, unsigned int access)
 {
+    const fv_caps_t *caps = &fv_device_of(pd->context)->caps;
+    const bool is_gpu = fv_is_gpu(addr);
     struct ibv_mr *mr;
+    uint32_t entries;
 
     if (fv_command_fails("ibv_reg_mr")) {
         return NULL;
     }
 
     access &= ~(unsigned)IBV_ACCESS_OPTIONAL_RANGE; /* relaxed ordering: no effect */
-    errno = fv_mr_check(pd, iova, length, access,
-                        (access & IBV_ACCESS_REMOTE_ATOMIC) && fv_is_gpu(addr));
-    if ((errno == 0) && fv_device_of(pd->context)->caps.no_peermem && fv_is_gpu(addr)) {
+    errno = fv_mr_check(pd, iova, length, access, is_gpu);
+    if ((errno == 0) && caps->no_peermem && is_gpu) {
         errno = EINVAL;
     }
     if (errno == 0) {
@@ -301,9 +331,9 @@ struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length,
         return NULL;
     }
 
-    mr =
-        fv_mr_create(pd, addr, length, iova, access,
-                     fv_entries(&fv_device_of(pd->context)->caps, addr, length, false));
+    entries = fv_entries(caps, addr, length, false);
+    mr = is_gpu ? fv_mr_create_gpu(pd, addr, length, iova, access, entries)
+                : fv_mr_create(pd, addr, length, iova, access, entries);
     if (mr != NULL) {
         mr->addr = addr;
     }
@@ -378,6 +408,7 @@ struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t leng
 
     fv_container_of(mr, fv_mr_t, ibv)->mapping = map;
     fv_container_of(mr, fv_mr_t, ibv)->mapping_size = size;
+    fv_container_of(mr, fv_mr_t, ibv)->is_dmabuf = true;
     fv_lock();
     fv.objects.dmabuf_mrs++;
     fv_unlock();
@@ -404,7 +435,7 @@ int ibv_dereg_mr(struct ibv_mr *ibv)
     fv_context_put(ibv->context);
     fv.objects.mrs--;
     fv.objects.mr_bytes -= ibv->length;
-    fv.objects.dmabuf_mrs -= mr->mapping != NULL;
+    fv.objects.dmabuf_mrs -= mr->is_dmabuf;
     fv_unlock();
 
     if (mr->mapping != NULL) {

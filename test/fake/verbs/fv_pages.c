@@ -4,6 +4,9 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 /* The pages of memory that is registered, and a device's table of them. */
 
@@ -29,6 +32,56 @@ bool fv_is_gpu(const void *addr)
         fclose(maps);
     }
     return is_gpu;
+}
+
+/* Map [from, to) a second time at @a place. Without libc, whose calls UCX hooks. */
+static bool fv_pages_share(uintptr_t from, uintptr_t to, char *place)
+{
+    return syscall(SYS_mremap, from, 0ul, to - from, MREMAP_MAYMOVE | MREMAP_FIXED,
+                   place) == (long)(uintptr_t)place;
+}
+
+/* Share all mappings of [begin, begin + size) at @a place. */
+static bool fv_pages_share_all(uintptr_t begin, size_t size, char *place)
+{
+    const uintptr_t end = begin + size;
+    uintptr_t from, to;
+    char line[512];
+    FILE *maps = fopen("/proc/self/maps", "re");
+    bool is_shared = maps != NULL;
+
+    while (is_shared && (fgets(line, sizeof(line), maps) != NULL)) {
+        if ((sscanf(line, "%lx-%lx", &from, &to) == 2) && (to > begin) &&
+            (from < end)) {
+            from = (from > begin) ? from : begin;
+            is_shared =
+                fv_pages_share(from, (to < end) ? to : end, place + (from - begin));
+        }
+    }
+
+    if (maps != NULL) {
+        fclose(maps);
+    }
+    return is_shared;
+}
+
+void *fv_pages_pin(const void *addr, size_t length, size_t *size_p)
+{
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    const uintptr_t begin = (uintptr_t)addr & ~(page - 1);
+    const size_t size = (((uintptr_t)addr + length + page - 1) & ~(page - 1)) - begin;
+    char *place = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (place == MAP_FAILED) {
+        return NULL;
+    }
+    if (!fv_pages_share_all(begin, size, place)) {
+        munmap(place, size);
+        return NULL;
+    }
+
+    *size_p = size;
+    return place;
 }
 
 /* Fields of a mapping in smaps; in kB. */

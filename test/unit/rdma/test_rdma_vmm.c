@@ -8,6 +8,7 @@
 #include "test/support/mkv_test.h"
 
 #include <dlfcn.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <ucp/api/ucp.h>
@@ -68,21 +69,28 @@ static void map_chunk(char *address)
 
 static void open_worker(void)
 {
-    rig_ucp_open(UCP_FEATURE_RMA, &context, workers);
+    rig_ucp_open(UCP_FEATURE_RMA | UCP_FEATURE_TAG, &context, workers);
     ck_assert_int_eq(rig_ucp_connect(workers, 0, UCP_ERR_HANDLING_MODE_PEER, NULL, &ep),
                      UCS_OK);
 }
 
-static ucs_status_t map_memory(char *address, size_t length)
+static ucs_status_t map_only(ucs_memory_type_t type, char *address, size_t length,
+                             ucp_mem_h *handle)
 {
     const ucp_mem_map_params_t params = {
         .field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH |
                       UCP_MEM_MAP_PARAM_FIELD_MEMORY_TYPE,
         .address = address,
         .length = length,
-        .memory_type = UCS_MEMORY_TYPE_ROCM,
+        .memory_type = type,
     };
-    ucs_status_t status = ucp_mem_map(context, &params, &memh);
+
+    return ucp_mem_map(context, &params, handle);
+}
+
+static ucs_status_t map_memory_of(ucs_memory_type_t type, char *address, size_t length)
+{
+    ucs_status_t status = map_only(type, address, length, &memh);
     size_t key_length;
     void *key;
 
@@ -94,6 +102,11 @@ static ucs_status_t map_memory(char *address, size_t length)
     ck_assert_int_eq(ucp_ep_rkey_unpack(ep, key, &rkey), UCS_OK);
     ucp_rkey_buffer_release(key);
     return UCS_OK;
+}
+
+static ucs_status_t map_memory(char *address, size_t length)
+{
+    return map_memory_of(UCS_MEMORY_TYPE_ROCM, address, length);
 }
 
 static void unmap_memory(void)
@@ -137,6 +150,146 @@ START_TEST(memory_mapped_anew_at_its_address_is_registered_anew)
         put_and_look(address, CHUNK, round + 1);
         unmap_memory();
         CALL(hipMemUnmap, address, CHUNK);
+    }
+    rig_ucp_close(context, workers, ep);
+}
+END_TEST
+
+typedef enum { GET, PUT, PUT_LIST, MESSAGE } way_t;
+
+/* With a handle whose key has not been packed: packing renews it. */
+static ucs_status_t put_list(char *chunk, uint64_t remote)
+{
+    void *buffers[] = {chunk, chunk + CHUNK / 2};
+    uint64_t remotes[] = {remote, remote + CHUNK / 2};
+    size_t lengths[] = {CHUNK / 2, CHUNK / 2};
+    ucp_rkey_h rkeys[] = {rkey, rkey};
+    ucp_mem_h handles[2];
+    const ucp_dt_local_sgl_t from = {.field_mask = UCP_DT_LOCAL_SGL_FIELD_BUFFERS |
+                                                   UCP_DT_LOCAL_SGL_FIELD_LENGTHS |
+                                                   UCP_DT_LOCAL_SGL_FIELD_MEMHS,
+                                     .buffers = buffers,
+                                     .lengths = lengths,
+                                     .memhs = handles};
+    const ucp_dt_remote_sgl_t to = {.field_mask = UCP_DT_REMOTE_SGL_FIELD_REMOTE_ADDRS |
+                                                  UCP_DT_REMOTE_SGL_FIELD_LENGTHS |
+                                                  UCP_DT_REMOTE_SGL_FIELD_RKEYS,
+                                    .remote_addrs = remotes,
+                                    .lengths = lengths,
+                                    .rkeys = rkeys};
+    const ucp_request_param_t param = {
+        .op_attr_mask = UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FIELD_REMOTE_DATATYPE |
+                        UCP_OP_ATTR_FIELD_REMOTE | UCP_OP_ATTR_FIELD_REMOTE_COUNT,
+        .datatype = ucp_dt_make_sgl(),
+        .remote_datatype = ucp_dt_make_sgl(),
+        .remote = &to,
+        .remote_count = 2};
+    ucs_status_t status;
+
+    ck_assert_int_eq(map_only(UCS_MEMORY_TYPE_ROCM, chunk, CHUNK, &handles[0]), UCS_OK);
+    handles[1] = handles[0];
+    status = rig_ucp_wait(workers, ucp_put_nbx(ep, &from, 2, UCP_REMOTE_ADDR_INVALID,
+                                               UCP_RKEY_INVALID, &param));
+    ck_assert_int_eq(ucp_mem_unmap(context, handles[0]), UCS_OK);
+    return status;
+}
+
+/* Eagerly, from the memory itself. */
+static ucs_status_t send_message(char *chunk, char *host,
+                                 const ucp_request_param_t *param)
+{
+    const ucp_request_param_t none = {0};
+    ucs_status_ptr_t received = ucp_tag_recv_nbx(workers[1], host, CHUNK, 0, 0, &none);
+    ucs_status_t status =
+        rig_ucp_wait(workers, ucp_tag_send_nbx(ep, chunk, CHUNK, 0, param));
+
+    ck_assert_int_eq(rig_ucp_wait(workers, received), UCS_OK);
+    return status;
+}
+
+/* Move a chunk of the GPU to memory of the host or back by UCP. */
+static ucs_status_t move(way_t way, char *chunk, char *host)
+{
+    const ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_MEMORY_TYPE,
+                                       .memory_type = UCS_MEMORY_TYPE_ROCM};
+    const uint64_t remote = (uintptr_t)host;
+
+    switch (way) {
+    case GET:
+        return rig_ucp_wait(workers,
+                            ucp_get_nbx(ep, chunk, CHUNK, remote, rkey, &param));
+    case PUT:
+        return rig_ucp_wait(workers,
+                            ucp_put_nbx(ep, chunk, CHUNK, remote, rkey, &param));
+    case PUT_LIST:
+        return put_list(chunk, remote);
+    default:
+        return send_message(chunk, host, &param);
+    }
+}
+
+static void move_and_look(way_t way, char *chunk, char *host, unsigned seed)
+{
+    const ucp_request_param_t none = {0};
+    char *expected = malloc(CHUNK);
+
+    ck_assert_ptr_nonnull(expected);
+    mkv_pattern_fill(expected, CHUNK, seed, 0);
+    ck_assert(mkv_hip_copy((way == GET) ? host : chunk, expected, CHUNK));
+    ck_assert_int_eq(move(way, chunk, host), UCS_OK);
+    ck_assert_int_eq(rig_ucp_wait(workers, ucp_ep_flush_nbx(ep, &none)), UCS_OK);
+    memset(expected, 0, CHUNK);
+    ck_assert(mkv_hip_copy(expected, (way == GET) ? chunk : host, CHUNK));
+    ck_assert_uint_eq(mkv_pattern_check(expected, CHUNK, seed, 0), CHUNK);
+    free(expected);
+}
+
+/* UCP's cache keeps the handle of the chunk that was there. */
+START_TEST(memory_mapped_anew_is_not_taken_for_the_earlier_one)
+{
+    char *chunk, *host = aligned_alloc(4096, CHUNK);
+    unsigned round;
+
+    setenv("UCX_RNDV_THRESH", "inf", 1);
+    ck_assert_ptr_nonnull(host);
+    ck_assert(mkv_hip_set_device(0));
+    chunk = reserve(CHUNK);
+    open_worker();
+    ck_assert_int_eq(map_memory_of(UCS_MEMORY_TYPE_HOST, host, CHUNK), UCS_OK);
+    for (round = 0; round < 3; round++) {
+        map_chunk(chunk);
+        move_and_look((way_t)_i, chunk, host, round + 1);
+        CALL(hipMemUnmap, chunk, CHUNK);
+    }
+    unmap_memory();
+    rig_ucp_close(context, workers, ep);
+    free(host);
+}
+END_TEST
+
+/* Both ends of the region stay: only its middle is mapped anew. */
+START_TEST(chunk_mapped_anew_in_a_region_is_registered_anew)
+{
+    char *address;
+    unsigned i;
+
+    setenv("FAKE_VERBS_PEERMEM", "y", 1); /* no dma-buf spans them */
+    ck_assert(mkv_hip_set_device(0));
+    address = reserve(3 * CHUNK);
+    for (i = 0; i < 3; i++) {
+        map_chunk(address + i * CHUNK);
+    }
+    open_worker();
+    ck_assert_int_eq(map_memory(address, 3 * CHUNK), UCS_OK);
+    put_and_look(address, 3 * CHUNK, 1);
+    unmap_memory();
+    CALL(hipMemUnmap, address + CHUNK, CHUNK);
+    map_chunk(address + CHUNK);
+    ck_assert_int_eq(map_memory(address, 3 * CHUNK), UCS_OK);
+    put_and_look(address, 3 * CHUNK, 2);
+    unmap_memory();
+    for (i = 0; i < 3; i++) {
+        CALL(hipMemUnmap, address + i * CHUNK, CHUNK);
     }
     rig_ucp_close(context, workers, ep);
 }
@@ -200,6 +353,9 @@ static Suite *vmm_suite(void)
 
     tcase_set_timeout(tcase, 120);
     tcase_add_test(tcase, memory_mapped_anew_at_its_address_is_registered_anew);
+    tcase_add_loop_test(tcase, memory_mapped_anew_is_not_taken_for_the_earlier_one, GET,
+                        MESSAGE + 1);
+    tcase_add_test(tcase, chunk_mapped_anew_in_a_region_is_registered_anew);
     tcase_add_loop_test(tcase, memory_of_two_chunks_can_be_mapped, 0, 2);
     tcase_add_test(tcase, nothing_is_exported_before_it_is_needed);
     suite_add_tcase(suite, tcase);

@@ -216,6 +216,17 @@ static inline muct_rdma_iface_t *muct_rdma_ep_iface(const muct_rdma_ep_t *ep)
     return (muct_rdma_iface_t *)ep->super.super.iface;
 }
 
+/** Same as @ref muct_rdma_md_keep_up, for local memory that may have no handle. */
+static inline ucs_status_t muct_rdma_ep_keep_up(const muct_rdma_ep_t *ep,
+                                                muct_rdma_mem_t *mem,
+                                                const void *address, size_t length)
+{
+    return (mem == NULL)
+               ? UCS_OK
+               : muct_rdma_md_keep_up(muct_rdma_iface_md(muct_rdma_ep_iface(ep)), mem,
+                                      address, length);
+}
+
 /** Queue pair with room and the fewest bytes to move; NULL when none has room. */
 muct_rdma_chan_t *muct_rdma_ep_least(muct_rdma_ep_t *ep);
 

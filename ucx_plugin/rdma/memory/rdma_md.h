@@ -76,6 +76,27 @@ ucs_status_t muct_rdma_md_reg(muct_rdma_md_t *md, void *address, size_t length,
                               muct_rdma_mem_t **mem_p);
 
 /**
+ * Register GPU memory anew whose addresses have got other memory; see rdma_chunks.h.
+ * The keys that it had are refused from then on.
+ *
+ * @return As @ref muct_rdma_md_reg; then @a mem is as before.
+ */
+ucs_status_t muct_rdma_md_renew(muct_rdma_md_t *md, muct_rdma_mem_t *mem);
+
+/** Before bytes of a region are used: renew it where that is needed. */
+static inline ucs_status_t muct_rdma_md_keep_up(muct_rdma_md_t *md,
+                                                muct_rdma_mem_t *mem,
+                                                const void *address, size_t length)
+{
+    if (ucs_likely(!mem->chunks.may_move) ||
+        !muct_rdma_chunks_differ(&mem->chunks, (uintptr_t)address, length)) {
+        return UCS_OK;
+    }
+
+    return muct_rdma_md_renew(md, mem);
+}
+
+/**
  * Can the device register GPU memory? Asked by trying, with some memory of the calling
  * thread's GPU; once a kind of device, as long as a memory domain is open. Nothing is
  * exported where the release of ROCm may crash by it: a dma-buf is taken for granted

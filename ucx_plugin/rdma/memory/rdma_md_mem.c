@@ -379,22 +379,6 @@ bool muct_rdma_md_try_gpu_direct(muct_rdma_md_t *md)
     return is_direct;
 }
 
-/* Combine the buffer ids of both ends: a region may span chunks. Returns 0 if the
- * runtime does not know them. */
-static uint64_t muct_rdma_md_buffer_id(uint64_t base, uint64_t length)
-{
-    const muct_gpu_t *gpu;
-    uint64_t first, last;
-
-    if ((length == 0) || (muct_gpu_get(&gpu) != UCS_OK)) {
-        return 0;
-    }
-
-    first = muct_gpu_buffer_id(gpu, (const void *)(uintptr_t)base);
-    last = muct_gpu_buffer_id(gpu, (const void *)(uintptr_t)(base + length - 1));
-    return ((first == 0) || (last == 0)) ? 0 : (first ^ (last << 32 | last >> 32));
-}
-
 static void muct_rdma_md_fill_params(const muct_rdma_md_t *md,
                                      muct_rdma_mem_params_t *params)
 {
@@ -408,21 +392,12 @@ static void muct_rdma_md_fill_params(const muct_rdma_md_t *md,
         ((md->dmabuf_canary == UCS_TRY) && ucs_log_is_enabled(UCS_LOG_LEVEL_DEBUG));
 }
 
-/* UCX does not see that GPU memory is unmapped, and other memory mapped at its address
- * (sleep modes, expandable segments): its cache gives the earlier handle, which is
- * registered anew before its key is given out. */
-static ucs_status_t muct_rdma_md_renew(muct_rdma_md_t *md, muct_rdma_mem_t *mem)
+ucs_status_t muct_rdma_md_renew(muct_rdma_md_t *md, muct_rdma_mem_t *mem)
 {
     muct_rdma_mem_params_t params = {.is_gpu = true};
     void *address = (void *)(uintptr_t)mem->base;
     muct_rdma_mem_t *fresh;
     ucs_status_t status;
-    uint64_t id;
-
-    id = muct_rdma_md_buffer_id(mem->base, mem->length);
-    if ((id == 0) || (mem->buffer_id == 0) || (id == mem->buffer_id)) {
-        return UCS_OK;
-    }
 
     muct_rdma_md_fill_params(md, &params);
     status = muct_rdma_md_find_page(md, address, &params);
@@ -433,6 +408,7 @@ static ucs_status_t muct_rdma_md_renew(muct_rdma_md_t *md, muct_rdma_mem_t *mem)
         return status;
     }
 
+    muct_rdma_mem_read_chunks(fresh);
     status = muct_rdma_mem_replace(mem, fresh);
     if (status != UCS_OK) {
         muct_error("%s: GPU memory %p length %" PRIu64
@@ -440,11 +416,9 @@ static ucs_status_t muct_rdma_md_renew(muct_rdma_md_t *md, muct_rdma_mem_t *mem)
                    "with UCP",
                    md->device.name, address, mem->length);
         muct_rdma_mem_destroy(fresh);
-        return status;
     }
 
-    mem->buffer_id = id;
-    return UCS_OK;
+    return status;
 }
 
 ucs_status_t muct_rdma_md_mem_reg(uct_md_h uct_md, void *address, size_t length,
@@ -486,7 +460,7 @@ ucs_status_t muct_rdma_md_mem_reg(uct_md_h uct_md, void *address, size_t length,
 
     muct_rdma_md_warn_atomics(md, mem);
     if (mem_params.is_gpu) {
-        mem->buffer_id = muct_rdma_md_buffer_id(mem->base, mem->length);
+        muct_rdma_mem_read_chunks(mem);
     }
     *memh_p = mem;
     return UCS_OK;
@@ -574,7 +548,7 @@ ucs_status_t muct_rdma_md_mkey_pack(uct_md_h uct_md, uct_mem_h memh, void *addre
     mem->may_invalidate |= !!(flags & (UCT_MD_MKEY_PACK_FLAG_INVALIDATE_RMA |
                                        UCT_MD_MKEY_PACK_FLAG_INVALIDATE_AMO));
 
-    if (mem->is_gpu) {
+    if (muct_rdma_chunks_differ(&mem->chunks, mem->base, mem->length)) {
         status = muct_rdma_md_renew(md, mem);
         if (status != UCS_OK) {
             return status;

@@ -137,6 +137,7 @@ static void muct_rdma_mem_dereg(muct_rdma_mem_t *mem)
 static void muct_rdma_mem_free(muct_rdma_mem_t *mem)
 {
     muct_rdma_mem_dereg(mem);
+    muct_rdma_chunks_cleanup(&mem->chunks);
     free(mem);
 }
 
@@ -335,6 +336,7 @@ static ucs_status_t muct_rdma_mem_create_with(struct ibv_pd *pd, void *address,
         return UCS_ERR_IO_ERROR;
     }
 
+    mem->is_plain = (mem->num == 1);
     muct_rdma_mem_add(mem);
     *mem_p = mem;
     return UCS_OK;
@@ -498,6 +500,7 @@ void muct_rdma_mem_destroy(muct_rdma_mem_t *mem)
 
 ucs_status_t muct_rdma_mem_replace(muct_rdma_mem_t *mem, muct_rdma_mem_t *fresh)
 {
+    muct_rdma_chunks_t chunks = mem->chunks;
     muct_rdma_mem_t *twins = mem->twins;
     struct ibv_mr *mr;
     unsigned i;
@@ -517,9 +520,17 @@ ucs_status_t muct_rdma_mem_replace(muct_rdma_mem_t *mem, muct_rdma_mem_t *fresh)
     mem->page = fresh->page;
     mem->twins = fresh->twins;
     fresh->twins = twins;
+    mem->chunks = fresh->chunks;
+    fresh->chunks = chunks;
     pthread_mutex_unlock(&muct_rdma_mem_lock);
     muct_rdma_mem_destroy(fresh);
     return UCS_OK;
+}
+
+void muct_rdma_mem_read_chunks(muct_rdma_mem_t *mem)
+{
+    muct_rdma_chunks_read(mem->base, mem->length, &mem->chunks);
+    mem->is_plain = mem->is_plain && !mem->chunks.may_move;
 }
 
 void muct_rdma_mem_key(const muct_rdma_mem_t *mem, uint64_t incarnation,

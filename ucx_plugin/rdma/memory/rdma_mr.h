@@ -16,6 +16,7 @@
  */
 
 #include "base/muct_uct_abi.h"
+#include "rdma/memory/rdma_chunks.h"
 #include "rdma/memory/rdma_key.h"
 #include "rdma/device/rdma_verbs.h"
 
@@ -41,9 +42,10 @@ struct muct_rdma_mem {
     struct ibv_pd *pd;
     int access; /**< As registered */
     bool is_gpu;
-    bool may_invalidate;    /**< A key was packed for it */
-    uint64_t buffer_id;     /**< Id of the GPU memory; 0: unknown */
-    ucs_list_link_t list;   /**< Link in the list of all regions of the process */
+    bool is_plain;             /**< One chunk, of memory that stays at its address */
+    bool may_invalidate;       /**< A key was packed for it */
+    muct_rdma_chunks_t chunks; /**< GPU memory: as registered */
+    ucs_list_link_t list;      /**< Link in the list of all regions of the process */
     muct_rdma_mem_t *twins; /**< The same memory with other devices, for endpoints that
                                  moved there (rdma_move.h); they end with this one */
     muct_rdma_mem_t *next_twin;
@@ -140,7 +142,8 @@ bool muct_rdma_mem_add_twin(const struct ibv_pd *pd, uint64_t address, uint64_t 
                             muct_rdma_mem_t *twin);
 
 /**
- * Give @a mem the registration of @a fresh, which is of the same addresses, and destroy
+ * Give @a mem the registration and the allocations of @a fresh, which is of the same
+ * addresses, and destroy
  * @a fresh with the earlier one.
  *
  * @return UCS_OK, or UCS_ERR_UNSUPPORTED when @a fresh has more keys: both stay.
@@ -157,6 +160,9 @@ static inline bool muct_rdma_mem_has(const muct_rdma_mem_t *mem, const void *add
     return (mem != NULL) && ((uint64_t)(uintptr_t)address - mem->base <= mem->length) &&
            (length <= mem->length - ((uint64_t)(uintptr_t)address - mem->base));
 }
+
+/** Note the allocations of GPU memory that has just been registered. */
+void muct_rdma_mem_read_chunks(muct_rdma_mem_t *mem);
 
 /** UCS_ERR_INVALID_PARAM, and an error that says which memory is outside which. */
 ucs_status_t muct_rdma_mem_refuse(const muct_rdma_mem_t *mem, const void *address,

@@ -241,6 +241,7 @@ static ucs_status_t muct_rdma_am_check_zcopy(const muct_rdma_ep_t *ep, uint8_t i
 {
     const size_t max = muct_rdma_ep_iface(ep)->limits.seg_size - MUCT_RDMA_AM_HEADER;
     size_t i, total = header_length;
+    ucs_status_t status;
 
     if (iovcnt >= ep->chans[0].sq.max_sge) {
         muct_error("message in %zu blocks: at most %u are possible", iovcnt,
@@ -259,6 +260,10 @@ static ucs_status_t muct_rdma_am_check_zcopy(const muct_rdma_ep_t *ep, uint8_t i
         if ((iov[i].length > 0) &&
             !muct_rdma_mem_has(iov[i].memh, iov[i].buffer, iov[i].length)) {
             return muct_rdma_mem_refuse(iov[i].memh, iov[i].buffer, iov[i].length);
+        }
+        status = muct_rdma_ep_keep_up(ep, iov[i].memh, iov[i].buffer, iov[i].length);
+        if (status != UCS_OK) {
+            return status;
         }
     }
 

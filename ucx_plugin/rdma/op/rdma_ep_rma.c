@@ -241,6 +241,7 @@ static ucs_status_t muct_rdma_ep_check_iov(const muct_rdma_ep_t *ep,
 {
     const muct_rdma_limits_t *limits = &muct_rdma_ep_iface(ep)->limits;
     size_t i, length, total = 0;
+    ucs_status_t status;
 
     if (iovcnt > limits->max_sge) {
         muct_error("transfer of %zu blocks: expected at most %u", iovcnt,
@@ -252,6 +253,10 @@ static ucs_status_t muct_rdma_ep_check_iov(const muct_rdma_ep_t *ep,
         length = muct_rdma_iov_length(&iov[i]);
         if ((length > 0) && !muct_rdma_mem_has(iov[i].memh, iov[i].buffer, length)) {
             return muct_rdma_mem_refuse(iov[i].memh, iov[i].buffer, length);
+        }
+        status = muct_rdma_ep_keep_up(ep, iov[i].memh, iov[i].buffer, length);
+        if (status != UCS_OK) {
+            return status;
         }
         total += length;
     }
@@ -440,7 +445,7 @@ static inline bool muct_rdma_ep_is_simple(const muct_rdma_ep_t *ep,
     length = iov->length;
     /* less one: no bytes at all are no common case */
     return (iov->count <= 1) && (length - 1 < ep->max_simple) && (mem != NULL) &&
-           (mem->num == 1) && key->is_single &&
+           mem->is_plain && key->is_single &&
            (key->incarnation == ep->peer.incarnation) &&
            muct_rdma_key_covers(key, remote_addr, length);
 }

@@ -111,12 +111,22 @@ static UCS_F_NOINLINE size_t muct_rdma_sgl_check_run(const muct_rdma_sgl_t *sgl,
     return i;
 }
 
+/* Once for all blocks of a region that follow each other. */
+static ucs_status_t muct_rdma_sgl_keep_up(const muct_rdma_ep_t *ep,
+                                          muct_rdma_mem_t *mem)
+{
+    const void *base = (mem != NULL) ? (const void *)(uintptr_t)mem->base : NULL;
+
+    return muct_rdma_ep_keep_up(ep, mem, base, (mem != NULL) ? mem->length : 0);
+}
+
 /* Bytes of a list, work requests it may need when none is too long for one, and bits of
  * its lengths: more than any length of it has. */
 static ucs_status_t muct_rdma_sgl_check(const muct_rdma_ep_t *ep,
                                         const muct_rdma_sgl_t *sgl,
                                         muct_rdma_sgl_plan_t *plan, size_t *lengths_p)
 {
+    uct_mem_h memh = NULL;
     size_t i = 0, next;
     ucs_status_t status;
 
@@ -131,6 +141,14 @@ static ucs_status_t muct_rdma_sgl_check(const muct_rdma_ep_t *ep,
     }
 
     while (i < sgl->count) {
+        if (sgl->memhs[i] != memh) {
+            memh = sgl->memhs[i];
+            status = muct_rdma_sgl_keep_up(ep, memh);
+            if (status != UCS_OK) {
+                return status;
+            }
+        }
+
         if ((sgl->counts == NULL) && (sgl->lengths[i] > 0) &&
             muct_rdma_sgl_is_plain(ep, sgl->memhs[i],
                                    (const muct_rdma_key_t *)sgl->rkeys[i])) {

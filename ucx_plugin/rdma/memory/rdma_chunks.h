@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MUCT_RDMA_CHUNKS_H
+#define MUCT_RDMA_CHUNKS_H
+
+/**
+ * @file
+ * Allocations that a region of GPU memory covers, by the numbers the runtime gives
+ * them.
+ *
+ * UCX does not see that GPU memory is unmapped, and other memory mapped at its address
+ * (sleep modes, expandable segments). Its cache then gives the handle of the earlier
+ * memory; the numbers differ.
+ *
+ * Threads. Those of one region are used by one thread at a time.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct muct_rdma_chunk {
+    uint64_t end; /**< Address behind it */
+    uint64_t id;  /**< 0: unknown */
+} muct_rdma_chunk_t;
+
+typedef struct muct_rdma_chunks {
+    muct_rdma_chunk_t *list; /**< By address */
+    unsigned num;            /**< 0: unknown */
+    bool may_move; /**< Memory of hipMemMap(): it changes without a call UCX hooks */
+} muct_rdma_chunks_t;
+
+/**
+ * Read the allocations of [address, address + length). There are none where the runtime
+ * has no numbers; then nothing is seen to change.
+ *
+ * @param [out] chunks  To be given to @ref muct_rdma_chunks_cleanup.
+ */
+void muct_rdma_chunks_read(uint64_t address, uint64_t length,
+                           muct_rdma_chunks_t *chunks);
+
+/** Whether the runtime has other allocations there now. Only those that overlap with
+ * [address, address + length) are compared. */
+bool muct_rdma_chunks_differ(const muct_rdma_chunks_t *chunks, uint64_t address,
+                             uint64_t length);
+
+void muct_rdma_chunks_cleanup(muct_rdma_chunks_t *chunks);
+
+#endif
