@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 /*
@@ -188,6 +189,7 @@ END_TEST
 
 #define WATCH_MS 2000
 #define STEP_MS 100
+#define CHECKS 4 /* rdma_watch.h */
 
 static rig_comp_t comp;
 
@@ -265,6 +267,48 @@ START_TEST(sleeper_is_woken_to_look_at_work_that_does_not_end)
 }
 END_TEST
 
+#define SLOW_MS 700 /* between two rounds of progress: more than a check's period */
+
+/* The first queue pair has no work, and the program makes progress seldom. */
+START_TEST(warning_names_the_queue_pair_and_the_time_that_was_waited)
+{
+    static rdma_log_watch_t given_up_qp = {UCS_LOG_LEVEL_WARN, NULL, 0};
+    static char text[128];
+    rig_comp_t comps[2];
+    unsigned i;
+
+    setenv("UCX_MORI_RDMA_NUM_QPS", "2", 1);
+    setenv("UCX_MORI_RDMA_TIMEOUT", "16ms", 1);
+    setenv("UCX_MORI_RDMA_RETRY_COUNT", "1", 1);
+    setenv("UCX_MORI_RDMA_RECOVERY", "0", 1);
+    start();
+    ck_assert_uint_eq(conn.num_qps, 2);
+    rdma_clock_stop();
+    progress_a();
+    fake_verbs_lose_timer(conn.qp_nums[0][1], 2);
+    snprintf(text, sizeof(text),
+             "qp 0x%x has neither ended nor failed its 2 work "
+             "requests in %d ms",
+             conn.qp_nums[0][1], CHECKS * SLOW_MS);
+    given_up_qp.text = text;
+    rdma_log_watch(&given_up_qp, 1);
+    for (i = 0; i < 2; i++) {
+        rig_comp_init(&comps[i]);
+        ck_assert_int_eq(
+            rig_put(&rig, conn.ep[0], 0, i * SIZE / 2, SIZE / 2, &comps[i]),
+            UCS_INPROGRESS);
+    }
+    for (i = 0; (i < 20) && (comps[1].num_calls == 0); i++) {
+        rdma_clock_advance(SLOW_MS);
+        progress_a();
+    }
+    ck_assert_int_eq(comps[0].status, UCS_OK);
+    ck_assert_int_eq(comps[1].status, UCS_ERR_ENDPOINT_TIMEOUT);
+    ck_assert_uint_eq(given_up_qp.num, 1);
+    finish();
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("mori_rdma and the time");
@@ -277,6 +321,7 @@ int main(void)
     tcase_add_test(tcase, write_of_nothing_ends_what_has_lost_its_acknowledgement);
     tcase_add_test(tcase, connection_that_ends_nothing_is_made_anew);
     tcase_add_test(tcase, connection_that_ends_nothing_fails_without_recovery);
+    tcase_add_test(tcase, warning_names_the_queue_pair_and_the_time_that_was_waited);
     tcase_add_test(tcase, sleeper_is_woken_to_look_at_work_that_does_not_end);
     suite_add_tcase(suite, tcase);
     ct_side_find_module();

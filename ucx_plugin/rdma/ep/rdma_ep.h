@@ -55,6 +55,7 @@ struct muct_rdma_chan {
     bool is_watched;       /**< Work was on its way at the last check; rdma_watch.h */
     unsigned num_checks;   /**< Checks in which it ended nothing */
     uint32_t watched_tail; /**< sq.tail before those */
+    uint64_t watched_ms;   /**< Time of the first of them */
     uint64_t gpus_written; /**< Bit of each GPU written to since the last flush */
 };
 

@@ -94,6 +94,7 @@ static bool muct_rdma_watch_chan(muct_rdma_chan_t *chan)
     if (!chan->is_watched || (sq->tail != chan->watched_tail)) {
         chan->is_watched = true;
         chan->watched_tail = sq->tail;
+        chan->watched_ms = iface->watch_time_ms;
         chan->num_checks = 0;
         return false;
     }
@@ -108,22 +109,34 @@ static bool muct_rdma_watch_chan(muct_rdma_chan_t *chan)
     return chan->num_checks >= limit;
 }
 
-/* Whether one of the endpoint's queue pairs has to be given up; all are checked. */
-static bool muct_rdma_watch_ep(muct_rdma_ep_t *ep)
+/* The first of the endpoint's queue pairs to be given up, or NULL; all are checked. */
+static const muct_rdma_chan_t *muct_rdma_watch_ep(muct_rdma_ep_t *ep)
 {
-    bool is_over = false;
+    const muct_rdma_chan_t *over = NULL;
     unsigned i;
 
     for (i = 0; i < ep->num_created; ++i) {
-        is_over |= muct_rdma_watch_chan(&ep->chans[i]);
+        if (muct_rdma_watch_chan(&ep->chans[i]) && (over == NULL)) {
+            over = &ep->chans[i];
+        }
     }
 
-    return is_over;
+    return over;
+}
+
+static void muct_rdma_watch_warn(const muct_rdma_chan_t *chan, uint64_t ms)
+{
+    muct_warn(
+        "%s: qp 0x%x has neither ended nor failed its %u work requests in %" PRIu64
+        " ms; the connection is given up",
+        muct_rdma_iface_md(chan->ep->carrier)->device.name, chan->ibv->qp_num,
+        chan->sq.posted - chan->sq.tail, ms);
 }
 
 void muct_rdma_watch_progress(muct_rdma_iface_t *iface)
 {
     size_t num = ucs_list_length(&iface->eps);
+    const muct_rdma_chan_t *over;
     muct_rdma_ep_t *ep;
 
     /* each once: it is at the end before its error handler, which may destroy it and
@@ -131,11 +144,9 @@ void muct_rdma_watch_progress(muct_rdma_iface_t *iface)
     while ((num-- > 0) && !ucs_list_is_empty(&iface->eps)) {
         ep = ucs_list_extract_head(&iface->eps, muct_rdma_ep_t, list);
         ucs_list_add_tail(&iface->eps, &ep->list);
-        if (muct_rdma_watch_ep(ep)) {
-            muct_warn("%s: qp 0x%x has neither ended nor failed a work request in "
-                      "%" PRIu64 " ms; the connection is given up",
-                      muct_rdma_iface_md(ep->carrier)->device.name,
-                      ep->chans[0].ibv->qp_num, iface->watch_ms);
+        over = muct_rdma_watch_ep(ep);
+        if (over != NULL) {
+            muct_rdma_watch_warn(over, iface->watch_time_ms - over->watched_ms);
             muct_rdma_ep_broke(ep, UCS_ERR_ENDPOINT_TIMEOUT);
         }
     }
