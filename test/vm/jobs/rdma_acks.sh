@@ -10,6 +10,7 @@ kv_perf=$(vm_program "$MKV_BUILD/perf/kv_perf/mori_kv_perf")
 nixl=$("$VM_TREE/contrib/fetch_nixl" --path 1.5.1 2>/dev/null)/nixl_cu12.libs
 timeout_ms=131
 seconds=${MKV_VM_SECONDS:-600}
+rdma_limit=900 # a run has one transfer, which takes more than a minute on a busy machine
 loss=0.1%
 iterations=2000
 if [ -n "${MKV_VM_SHORT:-}" ] && [ -z "${MKV_TEST_NIGHTLY:-}" ]; then
@@ -62,7 +63,7 @@ run() { # LANE WRITE|READ
     local decode path=/tmp/kv.sock options=()
 
     options=(--peer "$path" --op_type "$2" --start_block_size 64k --max_block_size 64k --start_batch_size 1 --max_batch_size 1
-        --total_buffer_size 1m --num_iter "$iterations" --warmup_iter 1 --check_consistency --timeout 60)
+        --total_buffer_size 1m --num_iter "$iterations" --warmup_iter 1 --check_consistency --timeout 600)
     rm -f $path
     UCX_TLS=$1,tcp UCX_NET_DEVICES=rxe0:1,lo timeout -k 5 $rdma_limit "$kv_perf" --role decode "${options[@]}" \
         >/tmp/decode 2>&1 &
