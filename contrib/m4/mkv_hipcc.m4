@@ -18,16 +18,21 @@ AS_HELP_STRING([--without-hipcc], [build without a copy kernel: lists of blocks 
     AS_IF([test -n "$HIPCC"], [
         AC_MSG_CHECKING([whether $HIPCC compiles for $kernel_archs])
         echo '#include <hip/hip_runtime.h>' >conftest.hip
-        AS_IF([HIPCC=$HIPCC "$srcdir/contrib/compile_kernel" conftest.hip conftest.bundle >&AS_MESSAGE_LOG_FD 2>&1],
-            [AC_MSG_RESULT([yes])],
+        AS_IF([HIPCC=$HIPCC "$srcdir/contrib/compile_kernel" conftest.hip conftest.bundle >conftest.log 2>&1],
+            [
+                AC_MSG_RESULT([yes])
+                kernel_lacks=`sed -n 's/^contrib.compile_kernel: //p' conftest.log`
+                AS_IF([test -n "$kernel_lacks"], [AC_MSG_NOTICE([copy kernel: $kernel_lacks])])
+            ],
             [
                 AC_MSG_RESULT([no])
+                cat conftest.log >&AS_MESSAGE_LOG_FD
                 AS_IF([test "x$with_hipcc" != xauto],
                     [AC_MSG_ERROR([$HIPCC does not compile for $kernel_archs (config.log has its output); hipcc of ROCm 7.0 or later does])])
                 hipcc_reason="$HIPCC does not compile for $kernel_archs"
                 HIPCC=
             ])
-        rm -f conftest.hip conftest.bundle
+        rm -f conftest.hip conftest.bundle conftest.log
     ], [hipcc_reason="hipcc was not found"])
 
     AS_IF([test "x$with_hipcc" = xno], [kernel_from=no],
