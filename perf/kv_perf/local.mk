@@ -5,6 +5,7 @@ noinst_LTLIBRARIES += perf/kv_perf/libkvperf.la perf/kv_perf/libkvrun.la
 perf_kv_perf_libkvperf_la_SOURCES = \
 	perf/kv_perf/channel.c perf/kv_perf/channel.h \
 	perf/kv_perf/histogram.c perf/kv_perf/histogram.h \
+	perf/kv_perf/link.c perf/kv_perf/link.h \
 	perf/kv_perf/progress.c perf/kv_perf/progress.h \
 	perf/kv_perf/report.c perf/kv_perf/report.h \
 	perf/kv_perf/result.c perf/kv_perf/result.h \

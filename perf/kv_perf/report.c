@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 #include "perf/kv_perf/report.h"
+#include "perf/kv_perf/link.h"
 #include "perf/workload/benchmarks.h"
 #include "perf/workload/error.h"
 #include "perf/workload/table.h"
@@ -92,7 +93,19 @@ static void perf_json_ends(json_object *row, const char *name, const perf_ends_t
     json_object_object_add(row, name, object);
 }
 
-static json_object *perf_json_row(const perf_result_t *result)
+/* One link is what a pair of GPUs has; two processes on one GPU cross none. */
+static double perf_report_link(const perf_options_t *options,
+                               const perf_result_t *result)
+{
+    const bool is_no_pair = (strstr(result->path, "mori_xgmi/") != NULL) &&
+                            ((options->initiator_dev == options->target_dev) ||
+                             (options->num_target_dev > 1));
+
+    return is_no_pair ? 0 : perf_link_rate(result->path, "/sys");
+}
+
+static json_object *perf_json_row(const perf_options_t *options,
+                                  const perf_result_t *result)
 {
     json_object *row = json_object_new_object();
 
@@ -102,6 +115,7 @@ static json_object *perf_json_row(const perf_result_t *result)
     perf_json_u64(row, "wall_ns", result->wall_ns);
     perf_json_real(row, "gb_per_s",
                    perf_ratio((double)result->bytes, (double)result->wall_ns));
+    perf_json_real(row, "link_gb_per_s", perf_report_link(options, result));
     perf_json_ends(row, "there", &result->there);
     perf_json_ends(row, "back", &result->back);
     perf_json_u64(row, "descs_before", result->num_descs);
@@ -379,6 +393,7 @@ static void perf_report_header(const perf_report_t *report, const perf_result_t 
     const perf_options_t *options = report->options;
     const perf_table_t table = perf_report_table(report);
     char text[sizeof(result->path) + 512];
+    double link;
 
     perf_report_place(&table, report->ucx);
     snprintf(text, sizeof(text), "op %s | api %s | initiator %s (%s) | target %s",
@@ -393,6 +408,11 @@ static void perf_report_header(const perf_report_t *report, const perf_result_t 
     }
     snprintf(text, sizeof(text), "path %s", result->path);
     perf_table_text(&table, text);
+    link = perf_report_link(options, result);
+    if (link > 0) {
+        snprintf(text, sizeof(text), "link %.1f GB/s in one direction", link);
+        perf_table_text(&table, text);
+    }
     if (options->model != NULL) {
         perf_report_model(&table, options);
     } else {
@@ -482,7 +502,7 @@ void perf_report_row(perf_report_t *report, const perf_result_t *result)
     perf_report_overlap(report, result);
     if (report->json != NULL) {
         json_object_array_add(json_object_object_get(report->json, "rows"),
-                              perf_json_row(result));
+                              perf_json_row(report->options, result));
     }
     ++report->num_rows;
 }

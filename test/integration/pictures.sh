@@ -93,9 +93,11 @@ if "$here/../../contrib/fetch_matplotlib" >"$work/out" 2>&1; then
     drawn plot.pdf sweep.json layers.json
     begins plot.png $'\x89PNG'
     begins plot.pdf %PDF-1
+    grep -q '"link_gb_per_s": 0.000' "$work/layers.json" || fail "a link without a rate has one"
+    sed -i 's/"link_gb_per_s": 0.000/"link_gb_per_s": 50.000/' "$work/layers.json"
     drawn layers.svg layers.json
     python3 "$here/screen.py" words "$work/layers.svg" >"$work/words" || fail "layers.svg is none"
-    for word in computeofalllayers untilallhasarrived %ofrequests WRITEofGPT; do
+    for word in link,GB/s computeofalllayers untilallhasarrived %ofrequests WRITEofGPT; do
         grep -q "$word" "$work/words" || fail "layers.svg does not contain $word: $(cat "$work/words")"
     done
 else

@@ -8,6 +8,7 @@ perf_unit_programs = \
 	test/unit/perf/test_perf_generator \
 	test/unit/perf/test_perf_geometry \
 	test/unit/perf/test_perf_histogram \
+	test/unit/perf/test_perf_link \
 	test/unit/perf/test_perf_options \
 	test/unit/perf/test_perf_pool \
 	test/unit/perf/test_perf_progress \
@@ -67,6 +68,10 @@ test_unit_perf_test_perf_trace_LDADD = $(perf_unit_ldadd)
 test_unit_perf_test_perf_progress_SOURCES = test/unit/perf/test_perf_progress.c
 test_unit_perf_test_perf_progress_CPPFLAGS = $(perf_unit_cppflags)
 test_unit_perf_test_perf_progress_LDADD = $(perf_unit_ldadd)
+
+test_unit_perf_test_perf_link_SOURCES = test/unit/perf/test_perf_link.c
+test_unit_perf_test_perf_link_CPPFLAGS = $(perf_unit_cppflags)
+test_unit_perf_test_perf_link_LDADD = $(perf_unit_ldadd)
 
 test_unit_perf_test_perf_slots_SOURCES = test/unit/perf/test_perf_slots.c
 test_unit_perf_test_perf_slots_CPPFLAGS = $(perf_unit_cppflags)
