@@ -56,6 +56,9 @@ static void perf_caches_describe(const perf_caches_t *caches, unsigned component
     if (caches->side->shapes[component].cells.num_groups == 0) { /* pairs of equals */
         return;
     }
+    region->flags = caches->side->shapes[component].cells.has_heads_first
+                        ? MKV_REGION_HEADS_FIRST
+                        : 0;
     region->outer = what->outer;
     region->inner_bytes = share->inner_bytes;
     region->num_groups = what->num_groups;

@@ -511,7 +511,7 @@ static perf_session_rank_t perf_model_rank(const perf_model_run_t *model)
 {
     const perf_options_t *options = model->options;
 
-    if (options->tp == options->decode_tp) {
+    if (!perf_options_is_cut(options)) {
         return (perf_session_rank_t){0};
     }
     /* the center is rank 0 and shares its data with the first ranks of the others */

@@ -33,12 +33,14 @@ static int perf_engine_side_open_source(const perf_options_t *options,
 /* Which elements of each group a rank has. */
 static void perf_cells_init(const perf_component_t *component,
                             const perf_share_t *share, unsigned tp, unsigned rank,
-                            perf_cells_t *cells)
+                            perf_layout_t layout, perf_cells_t *cells)
 {
     unsigned i, num;
 
     cells->num_groups = component->num_groups;
-    cells->rows = component->outer * share->entries;
+    cells->outer = component->outer;
+    cells->entries = share->entries;
+    cells->has_heads_first = (layout == PERF_LAYOUT_HND) && (share->entries > 1);
     cells->inner_bytes = share->inner_bytes;
     for (i = 0; i < component->num_groups; ++i) {
         num = component->groups[i];
@@ -96,7 +98,6 @@ static int perf_engine_side_num_blocks(const perf_options_t *options,
 static int perf_engine_side_open_shapes(const perf_options_t *options, unsigned rank,
                                         perf_engine_side_t *side)
 {
-    const bool is_unequal = (options->decode_tp != options->tp);
     const perf_component_t *component;
     perf_pool_shape_t *shape;
     uint32_t num_blocks;
@@ -109,9 +110,11 @@ static int perf_engine_side_open_shapes(const perf_options_t *options, unsigned 
         shape->num_parts = component->parts;
         shape->piece_bytes = side->geometry.shares[i].piece_bytes;
         shape->is_slab = component->is_slab;
-        if (is_unequal) {
+        if (perf_options_is_cut(options)) {
             perf_cells_init(component, &side->geometry.shares[i], side->geometry.tp,
-                            rank, &shape->cells);
+                            rank,
+                            side->is_prefill ? options->layout : options->decode_layout,
+                            &shape->cells);
         }
         if ((component->keep != PERF_KEEP_ALL) &&
             (perf_engine_side_open_slots(options, i, side) != 0)) {

@@ -64,6 +64,7 @@ static const char *const perf_segment_names[] = {"DRAM", "VRAM", "auto", NULL};
 static const char *const perf_gpu_type_names[] = {"rocm", "cuda", NULL};
 static const char *const perf_error_mode_names[] = {"peer", "none", NULL};
 static const char *const perf_role_names[] = {"", "prefill", "decode", NULL};
+static const char *const perf_layout_names[] = {"", "nhd", "hnd", NULL};
 static const char *const perf_post_names[] = {"all", "layer", NULL};
 
 #define PERF_TIB (UINT64_C(1) << 40)
@@ -76,6 +77,11 @@ static const perf_option_t perf_option_rows[] = {
     {"decode_tp", "N", PERF_GROUP_MODEL, PERF_VALUE_U32, PERF_FIELD(decode_tp), 1, 1024,
      NULL,
      "ranks of decode, where they are not as many as prefill's: a multiple or a part of --tp. One rank of the side with fewer runs with all ranks that it shares data with, a process each [tp]"},
+    {"layout", "nhd|hnd", PERF_GROUP_MODEL, PERF_VALUE_NAME, PERF_FIELD(layout), 0, 0,
+     perf_layout_names, "order in a block: tokens outside, or heads [nhd]"},
+    {"decode_layout", "nhd|hnd", PERF_GROUP_MODEL, PERF_VALUE_NAME,
+     PERF_FIELD(decode_layout), 0, 0, perf_layout_names,
+     "order in decode's blocks, where it is another [layout]"},
     {"block_size", "N", PERF_GROUP_MODEL, PERF_VALUE_U32, PERF_FIELD(block_tokens), 1,
      8192, NULL, "tokens in a block [the model's]"},
     {"dtype", "NAME", PERF_GROUP_MODEL, PERF_VALUE_TEXT, PERF_FIELD(dtype), 0, 0, NULL,

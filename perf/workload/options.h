@@ -65,6 +65,14 @@ typedef enum perf_error_mode {
 } perf_error_mode_t;
 
 
+/** Order of heads and tokens in a block: tokens outside, or heads. */
+typedef enum perf_layout {
+    PERF_LAYOUT_DEFAULT,
+    PERF_LAYOUT_NHD,
+    PERF_LAYOUT_HND
+} perf_layout_t;
+
+
 typedef struct perf_options {
     /* what runs */
     perf_op_t op;
@@ -76,8 +84,10 @@ typedef struct perf_options {
     uint32_t timeout_s;         /**< Longest silence of another process */
     /* requests of a model; sweep if model is NULL */
     const char *model;
-    uint32_t tp;           /**< Ranks of prefill; of both sides unless they differ */
-    uint32_t decode_tp;    /**< Of decode */
+    uint32_t tp;          /**< Ranks of prefill; of both sides unless they differ */
+    uint32_t decode_tp;   /**< Of decode */
+    perf_layout_t layout; /**< Of prefill's blocks; of both sides unless they differ */
+    perf_layout_t decode_layout;
     uint32_t block_tokens; /**< These four are the model's unless they are given */
     const char *dtype;
     const char *trace; /**< NULL: built-in generator */
@@ -145,6 +155,14 @@ int perf_options_agreement(const perf_options_t *options, char *text, size_t siz
  * @return Whether they differ.
  */
 bool perf_options_differ(const char *here, const char *there, char *text, size_t size);
+
+/** Whether the sides have other ranks or another layout, so that a block is cut. */
+static inline bool perf_options_is_cut(const perf_options_t *options)
+{
+    return (options->tp != options->decode_tp) ||
+           (options->layout != options->decode_layout);
+}
+
 
 /**
  * Whether a process is of prefill's side. The center is, unless prefill has more ranks:

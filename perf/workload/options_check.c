@@ -78,6 +78,11 @@ static int perf_options_check_together(const perf_options_t *options)
     if ((options->decode_tp != 0) && (options->model == NULL)) {
         perf_error("--decode_tp is %u without --model; expected both",
                    options->decode_tp);
+    } else if (((options->layout != PERF_LAYOUT_DEFAULT) ||
+                (options->decode_layout != PERF_LAYOUT_DEFAULT)) &&
+               (options->model == NULL)) {
+        perf_error("--layout and --decode_layout are of a model's blocks; expected "
+                   "--model with them");
     } else if ((options->model != NULL) && (options->api != PERF_API_MKV)) {
         perf_error("--api %s only sweeps; expected mkv with --model %s",
                    perf_api_name(options->api), options->model);
@@ -152,6 +157,11 @@ static int perf_options_take_model(perf_options_t *options)
         return -1;
     }
     options->decode_tp = (options->decode_tp != 0) ? options->decode_tp : options->tp;
+    options->layout =
+        (options->layout != PERF_LAYOUT_DEFAULT) ? options->layout : PERF_LAYOUT_NHD;
+    options->decode_layout = (options->decode_layout != PERF_LAYOUT_DEFAULT)
+                                 ? options->decode_layout
+                                 : options->layout;
 
     more = (options->tp > options->decode_tp) ? options->tp : options->decode_tp;
     fewer = options->tp + options->decode_tp - more;

@@ -110,21 +110,44 @@ static void perf_cell_make(char *cell, size_t length, uint64_t seed)
     }
 }
 
-static void perf_cells_make(const perf_cells_t *cells, char *piece, uint64_t seed)
+/* Elements of all groups for some rows, an entry each, that lie side by side. */
+static char *perf_cells_make_rows(const perf_cells_t *cells, char *piece, uint64_t seed,
+                                  unsigned group, unsigned element, unsigned row,
+                                  unsigned num_rows)
 {
-    unsigned row, group, i;
     uint64_t number;
 
-    for (row = 0; row < cells->rows; ++row) {
-        for (group = 0; group < cells->num_groups; ++group) {
-            for (i = 0; i < cells->num[group]; ++i) {
-                number = ((uint64_t)row << 40) + ((uint64_t)group << 32) +
-                         cells->first[group] + i;
-                perf_cell_make(piece, cells->inner_bytes,
-                               perf_mix(seed ^ perf_mix(number + 1)));
-                piece += cells->inner_bytes;
-            }
+    for (; num_rows > 0; --num_rows, ++row) {
+        number = ((uint64_t)row << 40) + ((uint64_t)group << 32) + cells->first[group] +
+                 element;
+        perf_cell_make(piece, cells->inner_bytes,
+                       perf_mix(seed ^ perf_mix(number + 1)));
+        piece += cells->inner_bytes;
+    }
+    return piece;
+}
+
+/* The elements of all groups, each with some rows. */
+static char *perf_cells_make_elements(const perf_cells_t *cells, char *piece,
+                                      uint64_t seed, unsigned row, unsigned num_rows)
+{
+    unsigned group, i;
+
+    for (group = 0; group < cells->num_groups; ++group) {
+        for (i = 0; i < cells->num[group]; ++i) {
+            piece = perf_cells_make_rows(cells, piece, seed, group, i, row, num_rows);
         }
+    }
+    return piece;
+}
+
+static void perf_cells_make(const perf_cells_t *cells, char *piece, uint64_t seed)
+{
+    const unsigned num_rows = cells->has_heads_first ? cells->entries : 1;
+    unsigned row;
+
+    for (row = 0; row < cells->outer * cells->entries; row += num_rows) {
+        piece = perf_cells_make_elements(cells, piece, seed, row, num_rows);
     }
 }
 

@@ -28,13 +28,16 @@
 
 /**
  * Which elements of the whole model's a piece holds, so that two ranks that hold an
- * element have equal bytes of it: outer x entries x (num of each group) x inner_bytes.
+ * element have equal bytes of it: outer x entries x (num of each group) x inner_bytes,
+ * or with heads first outer x (num of each group) x entries x inner_bytes.
  */
 typedef struct perf_cells {
     unsigned num_groups;             /**< 0: pieces are alike in all processes */
     unsigned first[PERF_MAX_GROUPS]; /**< Number of the first element here */
     unsigned num[PERF_MAX_GROUPS];   /**< Elements here */
-    unsigned rows;                   /**< outer x entries */
+    unsigned outer;
+    unsigned entries;
+    bool has_heads_first;
     size_t inner_bytes;
 } perf_cells_t;
 

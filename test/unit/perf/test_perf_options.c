@@ -144,6 +144,7 @@ static const struct {
     {"--model Kimi-K2 --tp 4 --decode_tp 3",
      "--decode_tp is 3; expected a multiple or a part of --tp, 4, up to 15"},
     {"--decode_tp 4", "--decode_tp is 4 without --model"},
+    {"--decode_layout hnd", "--layout and --decode_layout are of a model's blocks"},
     {"--model Kimi-K2 --tp 4 --decode_tp 2 --role decode --peer x/y",
      "expected equal ones with --role and --peer"},
     {"--benchmark nixl", "--benchmark is 'nixl'; expected one of collectivex, mori,"},

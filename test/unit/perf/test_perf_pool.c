@@ -90,8 +90,12 @@ START_TEST(elements_have_equal_bytes_on_all_ranks)
     unsigned char two[2 * 2 * 6];
 
     shape.piece_bytes = sizeof(two);
-    shape.cells = (perf_cells_t){
-        .num_groups = 1, .first = {2}, .num = {2}, .rows = 2, .inner_bytes = 6};
+    shape.cells = (perf_cells_t){.num_groups = 1,
+                                 .first = {2},
+                                 .num = {2},
+                                 .outer = 1,
+                                 .entries = 2,
+                                 .inner_bytes = 6};
     ck_assert_int_eq(perf_pool_create(memory, &shape, 1, &pool), 0);
     ck_assert_int_eq(perf_pool_fill(pool, &block, &key, 1), 0);
     ck_assert_int_eq(perf_pool_check_all(pool), 0);
