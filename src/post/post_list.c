@@ -150,6 +150,78 @@ static void mkv_lists_add_bytes(mkv_lists_t *lists, const mkv_pair_t *pair,
     lists->bytes += bytes;
 }
 
+/* Two values of an array, wherever it is. */
+typedef uint64_t mkv_two_t __attribute__((vector_size(16), aligned(8), may_alias));
+
+static inline void mkv_two_put(void *array, size_t i, mkv_two_t value)
+{
+    *(mkv_two_t *)((uint64_t *)array + i) = value;
+}
+
+/* Pieces of one length at constant steps: a row of a cut unit, two at a time */
+static void mkv_lists_add_row(mkv_lists_t *lists, uint64_t local, uint64_t local_step,
+                              uint64_t remote, uint64_t remote_step, uint64_t length,
+                              size_t num)
+{
+    void **buffers = lists->buffers + lists->num;
+    size_t *lengths = lists->lengths + lists->num;
+    uint64_t *remotes = lists->remotes + lists->num;
+    const mkv_two_t local_steps = {2 * local_step, 2 * local_step};
+    const mkv_two_t remote_steps = {2 * remote_step, 2 * remote_step};
+    const mkv_two_t both_lengths = {length, length};
+    mkv_two_t locals = {local, local + local_step};
+    mkv_two_t both_remotes = {remote, remote + remote_step};
+    size_t i;
+
+#pragma GCC unroll 4
+    for (i = 0; i + 2 <= num; i += 2) {
+        mkv_two_put(buffers, i, locals);
+        mkv_two_put(remotes, i, both_remotes);
+        mkv_two_put(lengths, i, both_lengths);
+        locals += local_steps;
+        both_remotes += remote_steps;
+    }
+    if (i < num) {
+        buffers[i] = (void *)(uintptr_t)locals[0];
+        remotes[i] = both_remotes[0];
+        lengths[i] = length;
+    }
+    lists->num += num;
+    lists->bytes += num * length;
+}
+
+/* Unselected runs of cut units, row by row */
+static void mkv_lists_add_units(mkv_lists_t *lists, mkv_post_t *post,
+                                const mkv_stretch_t *stretch,
+                                const mkv_plan_part_t *part)
+{
+    const mkv_pair_t *pair = stretch->pair;
+    const mkv_grid_t *grid = &pair->grid;
+    const mkv_run_t *run;
+    uint64_t local, remote;
+    size_t num, room;
+
+    while ((post->at.run < part->num_runs) && (lists->num < lists->max)) {
+        run = &part->runs[post->at.run];
+        mkv_pair_piece(pair, run->local + post->at.unit,
+                       (uint64_t)run->remote + post->at.unit, post->at.piece, &local,
+                       &remote);
+        num = grid->cols - (post->at.piece % grid->cols);
+        room = lists->max - lists->num;
+        num = (num < room) ? num : room;
+        mkv_lists_add_row(lists, local, grid->local_col, remote, grid->remote_col,
+                          stretch->length, num);
+        post->at.piece += (uint32_t)num;
+        if (post->at.piece == stretch->pieces) {
+            post->at.piece = 0;
+            if (++post->at.unit == run->count) {
+                post->at.unit = 0;
+                ++post->at.run;
+            }
+        }
+    }
+}
+
 /* Entries that take one step each: whole runs of a dense pair, or single pieces */
 static bool mkv_post_is_simple(const mkv_post_t *post, const mkv_stretch_t *stretch)
 {
@@ -177,6 +249,8 @@ static void mkv_lists_add_pair(mkv_lists_t *lists, mkv_post_t *post,
             mkv_lists_add_runs(lists, &stretch, part->runs + post->at.run, num);
         }
         post->at.run += num;
+    } else if ((post->plan->bytes == NULL) && !mkv_sel_has_positions(&post->sel)) {
+        mkv_lists_add_units(lists, post, &stretch, part);
     } else {
         while ((lists->num < lists->max) &&
                mkv_post_next_of(post, &stretch, part, &piece)) {
