@@ -147,6 +147,35 @@ kv_models() {
     done
 }
 
+# Layouts that differ: pieces of some hundred bytes, scattered, and tokens' heads by unequal ranks.
+kv_layouts() {
+    local sweep=(--total_buffer_size 2g --num_iter 200 --warmup_iter 10 --start_batch_size 32768
+        --max_batch_size 32768 --start_block_size 256 --max_block_size 2048
+        --large_blk_iter_ftr 1 --pipeline_depth 4)
+    local model=(--model Llama-3-70B --block_size 16 --input_length 8192 --exact_length --output_length 16
+        --requests 8 --warmup_requests 2 --total_buffer_size 8g)
+    local op ranks post tp decode_tp layout
+
+    [ -z "$fake" ] || sweep=(--total_buffer_size 16m --num_iter 5 --warmup_iter 1 --start_batch_size 256
+        --max_batch_size 256 --start_block_size 256 --max_block_size 512)
+    [ -z "$fake" ] || model=(--model Llama-3-70B --block_size 16 --input_length 256 --exact_length --output_length 16
+        --requests 1 --total_buffer_size 512m)
+    for op in WRITE READ; do
+        post=all
+        [ $op != WRITE ] || post=layer
+        stage "kv short pieces, $op" 40 kv "short-$op" "${sweep[@]}" --op_type $op
+        # as many GPUs as processes: the last one has all of the other side
+        kv_setting=("HIP_VISIBLE_DEVICES=0,1,1,1,1")
+        for ranks in "8 8 nhd" "4 4 nhd" "8 4 nhd" "4 8 nhd" "2 8 nhd" "8 8 hnd" "4 4 hnd"; do
+            read -r tp decode_tp layout <<<"$ranks"
+            stage "kv ranks $tp to $decode_tp, nhd to $layout, $op" 40 kv "ranks-$tp-$decode_tp-$layout-$op" "${model[@]}" \
+                --tp "$tp" --decode_tp "$decode_tp" --decode_layout "$layout" --op_type $op --post $post
+        done
+        kv_setting=()
+    done
+    kv_collect "layouts${kv_suffix:-}"
+}
+
 # The least that one piece of 4 KiB can take here, and what it takes with the product.
 latency_raw() {
     local quick=()
@@ -444,6 +473,7 @@ run_stages() {
         risks) stage risks 600 risks ;;
         kv) kv_all ;;
         spread) kv_spread ;;
+        layouts) kv_layouts ;;
         latency) latency_all ;;
         fanout) fanout_all ;;
         perftest) perftest_all ;;
