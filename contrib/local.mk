@@ -80,9 +80,11 @@ EXTRA_DIST += test/engine/disagg.py test/engine/model.py test/engine/run test/en
 
 # Scripts that print the environment for this installation and examine the machine. The names
 # of wheels that bring a UCX come from the Python package.
-bin_SCRIPTS += contrib/mori_env contrib/mori_doctor
-CLEANFILES += contrib/mori_env contrib/mori_doctor
-EXTRA_DIST += contrib/mori_env.in contrib/mori_doctor.in
+bin_SCRIPTS += contrib/mori_env contrib/mori_doctor contrib/mori_prove
+CLEANFILES += contrib/mori_env contrib/mori_doctor contrib/mori_prove
+EXTRA_DIST += contrib/mori_env.in contrib/mori_doctor.in contrib/mori_prove.in
+contrib/mori_prove: contrib/mori_prove.in contrib/mori_doctor
+	$(AM_V_GEN)cp $(srcdir)/contrib/mori_prove.in $@ && chmod +x $@
 contrib/mori_env: contrib/mori_env.in contrib/python/morikv/_ucx.py Makefile
 	$(AM_V_at)$(MKDIR_P) contrib
 	$(AM_V_GEN)wheels=`sed -n 's/^_WHEELS = //p' $(srcdir)/contrib/python/morikv/_ucx.py` && \

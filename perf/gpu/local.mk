@@ -3,7 +3,8 @@ noinst_LTLIBRARIES += perf/gpu/libgpuruntime.la
 perf_gpu_libgpuruntime_la_SOURCES = perf/gpu/gpu_runtime.c perf/gpu/gpu_runtime.h
 perf_gpu_libgpuruntime_la_CPPFLAGS = $(AM_CPPFLAGS)
 
-noinst_PROGRAMS += perf/gpu/gpu_limits
+# mori_prove runs it for the rate of the raw kernel.
+pkglibexec_PROGRAMS = perf/gpu/gpu_limits
 perf_gpu_gpu_limits_SOURCES = \
 	perf/gpu/gpu_bench.c perf/gpu/gpu_bench.h \
 	perf/gpu/gpu_cache.c perf/gpu/gpu_cache.h \

@@ -52,7 +52,7 @@ perf/kv_perf/mori_kv_plot: perf/kv_perf/mori_kv_plot.in Makefile
 
 # The manual page is what --help says.
 if HAVE_HELP2MAN
-man1_MANS = perf/kv_perf/mori_kv_perf.1 perf/kv_perf/mori_kv_plot.1 contrib/mori_doctor.1 contrib/mori_env.1
+man1_MANS = perf/kv_perf/mori_kv_perf.1 perf/kv_perf/mori_kv_plot.1 contrib/mori_doctor.1 contrib/mori_env.1 contrib/mori_prove.1
 CLEANFILES += $(man1_MANS)
 perf/kv_perf/mori_kv_perf.1: perf/kv_perf/mori_kv_perf$(EXEEXT)
 	$(AM_V_GEN)$(HELP2MAN) -N -n "move KV caches between two processes and measure it" \
@@ -65,4 +65,7 @@ contrib/mori_env.1: contrib/mori_env
 contrib/mori_doctor.1: contrib/mori_doctor
 	$(AM_V_GEN)$(HELP2MAN) -N -n "tell what is in the way of ucx-mori on this machine" \
 		-o $@ contrib/mori_doctor
+contrib/mori_prove.1: contrib/mori_prove
+	$(AM_V_GEN)$(HELP2MAN) -N -n "prove which paths of ucx-mori are safe on this machine" \
+		-o $@ contrib/mori_prove
 endif

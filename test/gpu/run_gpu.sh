@@ -15,7 +15,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 pack=${GPU_PACK:-$(cd "$here/../.." && pwd)/.gpu}
 limit=${GPU_LIMIT_S:-540}
 fake=${GPU_FAKE:-}
-all_stages="machine limits models llm kv spread latency release perftest conformance integration memcheck"
+all_stages="machine prove limits models llm kv spread latency release perftest conformance integration memcheck"
 
 usage() {
     sed -n '2,11s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
@@ -125,6 +125,13 @@ over_release() {
         $name
     done
     setting=()
+}
+
+# The proof that owners of AMD's GPUs run.
+stage_prove() {
+    stage mori_prove 240 inside env PATH="$build/perf/kv_perf:$build/perf/gpu:/usr/bin:/usr/sbin" \
+        contrib/mori_prove --minutes 3 --path xGMI --path risks --report "$out_inside/mori_prove.json"
+    grep -E '^(SIMULATED|SAFE|NOT )|^  ' "$work/stage.log" >>"$report"
 }
 
 stage_release() {

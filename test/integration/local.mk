@@ -8,7 +8,11 @@ include test/integration/soak/local.mk
 dist_check_SCRIPTS += test/integration/prove_amd.sh test/integration/prove_amd_faults.sh
 TESTS += test/integration/prove_amd.sh test/integration/prove_amd_faults.sh
 
-# And the lane of CI that runs it.
+# The command for owners of GPUs and NICs, on both stand-ins
+dist_check_SCRIPTS += test/integration/prove.sh
+TESTS += test/integration/prove.sh
+
+# And the lane of CI that runs the proof.
 dist_check_SCRIPTS += test/integration/ci_rocm.sh
 TESTS += test/integration/ci_rocm.sh
 
@@ -20,7 +24,7 @@ TESTS += test/integration/doctor.sh
 EXTRA_DIST += test/integration/screen.py
 dist_check_SCRIPTS += test/integration/pictures.sh
 TESTS += test/integration/pictures.sh
-EXTRA_DIST += docs/doctor.md \
+EXTRA_DIST += docs/doctor.md docs/prove.md \
 	docs/img/doctor-100.svg docs/img/doctor-80.svg \
 	docs/img/kv_perf-100.svg docs/img/kv_perf-80.svg \
 	docs/img/plot.svg

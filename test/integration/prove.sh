@@ -1,0 +1,78 @@
+#!/bin/bash
+# mori_prove on libhipcpu and the fake libibverbs: the control is SAFE, and each red is produced
+# by a rule of the stand-ins.
+set -uo pipefail
+
+build=${MKV_BUILD_DIR:-$PWD}
+# shellcheck source=test/support/environment.sh
+. "$(dirname "$0")/../support/environment.sh"
+[ -e "$build/test/fake/hip/lib/libamdhip64.so.6" ] || { echo "SKIP: there is no libhipcpu"; exit 77; }
+if ldd "$build/.libs/libuct_mori.so" | grep -q libasan; then
+    echo "SKIP: UCX's own programs are not started here with AddressSanitizer's runtime"
+    exit 77
+fi
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export PATH=$build/perf/kv_perf:$build/perf/gpu:$PATH UCX_PLUGIN_PATH=$build/.libs HIPCPU_DEVICES=2
+export LD_LIBRARY_PATH=$build/test/fake/verbs/.libs:$build/test/fake/hip/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+export FAKE_VERBS_WIRE=$work/wire FAKE_VERBS_DEVICES=fake0:ionic
+failures=0
+
+fail() { # TEXT
+    echo "FAIL: $1"
+    sed 's/^/    /' "$work/out"
+    failures=$((failures + 1))
+}
+
+# prove NAME STATUS LINE... -- OPTION..., each line a pattern
+prove() {
+    local name=$1 expected=$2 status=0 lines=() line
+    shift 2
+
+    while [ "$1" != -- ]; do
+        lines+=("$1")
+        shift
+    done
+    shift
+    "$build/contrib/mori_prove" --report "$work/$name.json" --limit 300 --minutes 60 --quick "$@" >"$work/out" 2>&1 || status=$?
+    [ $status = "$expected" ] || fail "$name: exit status $status; expected $expected"
+    for line in "${lines[@]}"; do
+        grep -q -e "$line" "$work/out" || fail "$name: no line '$line'"
+    done
+}
+
+# the control
+prove good 0 '^SIMULATED by hipcpu' '^SAFE  *xGMI put' '^SAFE  *xGMI get' '^SAFE  *xGMI lists' '^SAFE  *xGMI messages' '^SAFE  *host memory' \
+    '^SAFE  *NIC, host memory' '^SAFE  *NIC, GPU memory' '^SAFE  *NIC, dma-buf' '^SAFE  *NIC, peer memory' \
+    '^  not seen  *a killed peer' --
+grep -q '"schema": "ucx-mori-report"' "$work/good.json" || fail "there is no schema in the report"
+! grep -q -w -e "$(hostname)" "$work/good.json" || fail "the report names the host"
+
+# every import fails, and tcp carries the bytes
+HIPCPU_FAIL=hipIpcOpenMemHandle:0:17 UCX_MORI_XGMI_OPEN_TIMEOUT=30s \
+    prove tcp 2 '^NOT SAFE  *xGMI put: .*expected mori_xgmi alone, went by ' '^  seen  *an import fails' -- --path 'xGMI put'
+# messages take another lane than mori_xgmi
+UCX_MORI_XGMI_MESSAGES=n prove lane 2 '^NOT SAFE  *xGMI messages: .*expected messages over mori_xgmi, went by tcp' -- --path 'xGMI messages'
+# there is no GPU memory
+HIPCPU_FAIL=hipMalloc:0:2 prove memory 2 '^NOT SAFE  *xGMI put: .*hipMalloc' -- --path 'xGMI put'
+# ports that do not reach each other
+FAKE_VERBS_DEVICES=fake0:ionic,fake1:mlx5_ib prove apart 0 'RED NIC, host memory, host to host by fake0:1 and fake1:1' \
+    'expected mori_rdma alone, went by .*tcp' '^SAFE  *NIC, host memory: .*pairs of ports that do not reach each other: 1' -- --path 'NIC, host'
+# one of two ways of registering is missing
+FAKE_VERBS_PEERMEM=n prove peermem 1 '^SAFE  *NIC, GPU memory' '^SAFE  *NIC, dma-buf' '^NOT PROVEN  *NIC, peer memory' -- --path 'NIC, '
+# no time, no GPU, no NIC
+prove late 1 '^NOT PROVEN  *xGMI put: the time was over' 'stages were left out' -- --path 'xGMI put' --minutes 0.001
+HIPCPU_DEVICES=1 prove alone 1 '^NOT PROVEN  *xGMI get: 1 GPUs here; expected 2 or more' -- --path 'xGMI get'
+
+prove same 0 -- --path 'xGMI put'
+"$build/contrib/mori_prove" compare "$work/same.json" "$work/same.json" >"$work/out" || fail "a report is worse than itself"
+if "$build/contrib/mori_prove" compare "$work/same.json" "$work/tcp.json" >"$work/out"; then
+    fail "a red report is not worse"
+fi
+grep -q '^xGMI put  *SAFE  *NOT SAFE  *changed' "$work/out" || fail "compare has no line of the path"
+echo '{}' >"$work/other.json"
+if "$build/contrib/mori_prove" compare "$work/same.json" "$work/other.json" >"$work/out" 2>&1; then
+    fail "compare takes any JSON"
+fi
+grep -q 'other.json is no ucx-mori-report of version' "$work/out" || fail "compare does not name the schema"
+exit $((failures > 0))
