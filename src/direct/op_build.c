@@ -73,10 +73,11 @@ static mkv_status_t mkv_op_check(mkv_peer_t *peer, const mkv_op_params_t *params
                          params->note);
     }
     if (peer->state != MKV_CONN_READY) {
-        return mkv_error(log,
-                         mkv_conn_is_alive(peer->state) ? MKV_ERR_BUSY : MKV_ERR_PEER,
-                         "peer %s is not ready: %s", peer->name,
-                         mkv_conn_is_alive(peer->state) ? "connecting" : peer->error);
+        return mkv_error(
+            log, mkv_conn_is_alive(peer->state) ? MKV_ERR_BUSY : MKV_ERR_PEER,
+            "peer %s is not ready: %s", peer->name,
+            mkv_conn_is_alive(peer->state) ? "connecting; wait for MKV_EV_PEER_READY"
+                                           : peer->error);
     }
     return mkv_op_check_note(peer, params);
 }

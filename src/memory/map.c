@@ -404,9 +404,11 @@ mkv_status_t mkv_map_destroy(mkv_map_t *map)
     mkv_enter(ctx);
     if (map->num_uses > 0) {
         return mkv_leave_status(
-            ctx, mkv_error(&ctx->log, MKV_ERR_BUSY,
-                           "the map of peer %s is used by %u plans and transfers",
-                           map->remote->name, map->num_uses));
+            ctx,
+            mkv_error(
+                &ctx->log, MKV_ERR_BUSY,
+                "the map of peer %s is used by %u plans and transfers: close them first",
+                map->remote->name, map->num_uses));
     }
     mkv_map_free(map);
     return mkv_leave_status(ctx, MKV_OK);

@@ -67,8 +67,10 @@ static mkv_status_t mkv_plan_check_units(const mkv_map_t *map, const mkv_units_t
     const mkv_log_t *log = &map->ctx->log;
 
     if (component == NULL) {
-        return mkv_error(log, MKV_ERR_PAIRING, "the map has no component %u",
-                         units->component);
+        return mkv_error(
+            log, MKV_ERR_PAIRING,
+            "the map has no component %u; expected one that regions of both sides have",
+            units->component);
     }
     if ((units->num_local > 0) && (map->only_bytes & (1ull << units->component))) {
         return mkv_error(log, MKV_ERR_GEOMETRY,
@@ -82,8 +84,9 @@ static mkv_status_t mkv_plan_check_units(const mkv_map_t *map, const mkv_units_t
             units->component, units->num_local, units->num_remote, map->remote->name);
     }
     if ((units->num_local > 0) && ((units->local == NULL) || (units->remote == NULL))) {
-        return mkv_error(log, MKV_ERR_INVALID, "component %u: a block list is NULL",
-                         units->component);
+        return mkv_error(log, MKV_ERR_INVALID,
+                         "component %u: a block list is NULL, expected %u blocks",
+                         units->component, units->num_local);
     }
 
     return mkv_plan_check_blocks(map, component, units);
@@ -334,9 +337,10 @@ mkv_status_t mkv_plan_destroy(mkv_plan_t *plan)
     }
     mkv_enter(ctx);
     if (plan->num_posts > 0) {
-        return mkv_leave_status(ctx, mkv_error(&ctx->log, MKV_ERR_BUSY,
-                                               "the plan is used by %u posts",
-                                               plan->num_posts));
+        return mkv_leave_status(
+            ctx, mkv_error(&ctx->log, MKV_ERR_BUSY,
+                           "the plan is used by %u posts: wait for their end",
+                           plan->num_posts));
     }
     mkv_plan_free(plan);
     return mkv_leave_status(ctx, MKV_OK);

@@ -226,7 +226,8 @@ static mkv_status_t mkv_region_add_locked(mkv_ctx_t *ctx, const mkv_region_t *in
     }
     if (mkv_region_by_name(ctx, info->component, info->layer, info->part) != NULL) {
         return mkv_error(&ctx->log, MKV_ERR_DUPLICATE,
-                         "component %u layer %d part %u is added already",
+                         "component %u layer %d part %u is added already: give another "
+                         "name, or drop that region first",
                          info->component, info->layer, info->part);
     }
 
@@ -486,14 +487,15 @@ mkv_status_t mkv_regions_remove(mkv_ctx_t *ctx, const mkv_region_id_t *ids,
         if (region->num_maps > 0) {
             return mkv_error(&ctx->log, MKV_ERR_BUSY,
                              "region %u (component %u layer %d part %u) is used by %u "
-                             "maps",
+                             "maps: destroy them first",
                              region->id, region->info.component, region->info.layer,
                              region->info.part, region->num_maps);
         }
         if (region->num_ops > 0) {
-            return mkv_error(&ctx->log, MKV_ERR_BUSY,
-                             "region %u is used by %u one-sided operations", region->id,
-                             region->num_ops);
+            return mkv_error(
+                &ctx->log, MKV_ERR_BUSY,
+                "region %u is used by %u one-sided operations: wait until they are quiet",
+                region->id, region->num_ops);
         }
     }
 

@@ -22,7 +22,8 @@ static mkv_status_t mkv_peer_add_info(mkv_ctx_t *ctx, const mkv_blob_info_t *inf
     mkv_peer_t *peer;
 
     if (info->process.ctx_id == ctx->process.ctx_id) {
-        return mkv_error(&ctx->log, MKV_ERR_INVALID, "the blob is this context's own");
+        return mkv_error(&ctx->log, MKV_ERR_INVALID,
+                         "the blob is this context's own, expected that of another");
     }
     peer = mkv_peer_find(ctx, info->process.ctx_id);
     if ((peer == NULL) || !mkv_conn_is_alive(peer->state)) {
@@ -54,10 +55,11 @@ mkv_status_t mkv_peer_add(mkv_ctx_t *ctx, const void *blob, size_t length,
     }
     status = mkv_blob_decode(blob, length, &info);
     if (status != MKV_OK) {
-        return mkv_error(&ctx->log, status, "the blob of %zu bytes %s", length,
-                         (status == MKV_ERR_VERSION)
-                             ? "is of another library version"
-                             : "is cut, altered or no blob at all");
+        return mkv_error(
+            &ctx->log, status, "the blob of %zu bytes %s", length,
+            (status == MKV_ERR_VERSION)
+                ? "is of another library version"
+                : "is cut, altered or no blob at all; expected all bytes of the peer's mkv_blob()");
     }
 
     mkv_enter(ctx);
@@ -276,7 +278,9 @@ mkv_status_t mkv_map_create(mkv_peer_t *peer, const mkv_map_params_t *params,
         status = mkv_error(&peer->ctx->log,
                            mkv_conn_is_alive(peer->state) ? MKV_ERR_BUSY : MKV_ERR_PEER,
                            "peer %s is not ready: %s", peer->name,
-                           mkv_conn_is_alive(peer->state) ? "connecting" : peer->error);
+                           mkv_conn_is_alive(peer->state)
+                               ? "connecting; wait for MKV_EV_PEER_READY"
+                               : peer->error);
     } else {
         status = mkv_map_make(&peer->remote, &mine, &map);
     }

@@ -200,7 +200,9 @@ static mkv_status_t mkv_xfer_expose_check(mkv_xfer_t *xfer, uint32_t first,
             return mkv_leg_error(&xfer->legs[i]);
         }
         if (xfer->legs[i].state != MKV_LEG_WAITING) {
-            return mkv_error(log, MKV_ERR_DUPLICATE, "leg %u is exposed already", i);
+            return mkv_error(log, MKV_ERR_DUPLICATE,
+                             "leg %u is exposed already; one list a leg is expected",
+                             i);
         }
         status = mkv_expose_check(&xfer->legs[i], units, num_units);
         if (status != MKV_OK) {

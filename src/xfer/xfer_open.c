@@ -56,8 +56,10 @@ static mkv_status_t mkv_xfer_check_leg(mkv_ctx_t *ctx, const mkv_xfer_params_t *
     size_t i;
 
     if ((map == NULL) || (map->ctx != ctx)) {
-        return mkv_error(&ctx->log, MKV_ERR_INVALID,
-                         "leg %zu has no map of this context", index);
+        return mkv_error(
+            &ctx->log, MKV_ERR_INVALID,
+            "leg %zu has no map of this context, expected one of mkv_map_create() for a peer of it",
+            index);
     }
     peer = mkv_peer_of(map->remote);
     if (peer->state != MKV_CONN_READY) {

@@ -550,7 +550,8 @@ START_TEST(a_map_in_use_is_not_destroyed)
     plan = pair_plan(A, 1, 0, 0, 4, 0);
     IS(mkv_map_destroy(A->maps[1]), MKV_ERR_BUSY);
     ck_assert_str_eq(mkv_last_error(),
-                     "the map of peer B is used by 1 plans and transfers");
+                     "the map of peer B is used by 1 plans and transfers: close them "
+                     "first");
     xfer = pair_xfer(A, 1, 1, MKV_WRITE, MKV_SRC);
     OK(mkv_plan_destroy(plan));
     IS(mkv_map_destroy(A->maps[1]), MKV_ERR_BUSY);
