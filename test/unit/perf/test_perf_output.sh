@@ -71,8 +71,9 @@ plots() { # STATUS TEXT ARG...
     local status=$1 text=$2 rc=0
     shift 2
     PYTHONPATH=$work/bare "$(dirname "$perf")/mori_kv_plot" "$@" >"$work/out" 2>"$work/err" || rc=$?
-    [ $rc = "$status" ] && grep -qF -- "$text" "$work/out" "$work/err" && ! grep -q Traceback "$work/err" ||
-        fail "mori_kv_plot $* ended with status $rc; expected $status and '$text'"
+    [ $rc = "$status" ] || fail "mori_kv_plot $* ended with status $rc; expected $status"
+    grep -qF -- "$text" "$work/out" "$work/err" || fail "mori_kv_plot $* did not print '$text'"
+    ! grep -q Traceback "$work/err" || fail "mori_kv_plot $* ended with a traceback"
 }
 mkdir "$work/bare"
 echo 'raise ImportError("no module here")' >"$work/bare/matplotlib.py"
