@@ -12,7 +12,7 @@
  * (sleep modes, expandable segments). Its cache then gives the handle of the earlier
  * memory; the numbers differ.
  *
- * Threads. Those of one region are used by one thread at a time.
+ * Threads. Callers lock the chunks of a region against other threads.
  */
 
 #include <stdbool.h>

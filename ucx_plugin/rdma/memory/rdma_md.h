@@ -76,24 +76,27 @@ ucs_status_t muct_rdma_md_reg(muct_rdma_md_t *md, void *address, size_t length,
                               muct_rdma_mem_t **mem_p);
 
 /**
- * Register GPU memory anew whose addresses have got other memory; see rdma_chunks.h.
- * The keys that it had are refused from then on.
+ * Register GPU memory anew if [address, address + length) of the region has got other
+ * memory; see rdma_chunks.h. The keys that the region had are refused from then on.
+ * Threads that find the change at the same time renew the region once.
  *
  * @return As @ref muct_rdma_md_reg; then @a mem is as before.
  */
-ucs_status_t muct_rdma_md_renew(muct_rdma_md_t *md, muct_rdma_mem_t *mem);
+ucs_status_t muct_rdma_md_renew_changed(muct_rdma_md_t *md, muct_rdma_mem_t *mem,
+                                        const void *address, size_t length);
 
-/** Before bytes of a region are used: renew it where that is needed. */
+/**
+ * Before bytes of a region are used: renew it where that is needed. Work requests of
+ * the region that are under way, by any endpoint, then fail: an application maps memory
+ * anew after its transfers have ended.
+ */
 static inline ucs_status_t muct_rdma_md_keep_up(muct_rdma_md_t *md,
                                                 muct_rdma_mem_t *mem,
                                                 const void *address, size_t length)
 {
-    if (ucs_likely(!mem->chunks.may_move) ||
-        !muct_rdma_chunks_differ(&mem->chunks, (uintptr_t)address, length)) {
-        return UCS_OK;
-    }
-
-    return muct_rdma_md_renew(md, mem);
+    return ucs_likely(!mem->chunks.may_move)
+               ? UCS_OK
+               : muct_rdma_md_renew_changed(md, mem, address, length);
 }
 
 /**

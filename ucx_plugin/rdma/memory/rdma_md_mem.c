@@ -392,7 +392,7 @@ static void muct_rdma_md_fill_params(const muct_rdma_md_t *md,
         ((md->dmabuf_canary == UCS_TRY) && ucs_log_is_enabled(UCS_LOG_LEVEL_DEBUG));
 }
 
-ucs_status_t muct_rdma_md_renew(muct_rdma_md_t *md, muct_rdma_mem_t *mem)
+static ucs_status_t muct_rdma_md_renew(muct_rdma_md_t *md, muct_rdma_mem_t *mem)
 {
     muct_rdma_mem_params_t params = {.is_gpu = true};
     void *address = (void *)(uintptr_t)mem->base;
@@ -418,6 +418,21 @@ ucs_status_t muct_rdma_md_renew(muct_rdma_md_t *md, muct_rdma_mem_t *mem)
         muct_rdma_mem_destroy(fresh);
     }
 
+    return status;
+}
+
+ucs_status_t muct_rdma_md_renew_changed(muct_rdma_md_t *md, muct_rdma_mem_t *mem,
+                                        const void *address, size_t length)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    ucs_status_t status = UCS_OK;
+
+    /* workers of several threads share a region */
+    pthread_mutex_lock(&lock);
+    if (muct_rdma_chunks_differ(&mem->chunks, (uintptr_t)address, length)) {
+        status = muct_rdma_md_renew(md, mem);
+    }
+    pthread_mutex_unlock(&lock);
     return status;
 }
 
@@ -548,8 +563,9 @@ ucs_status_t muct_rdma_md_mkey_pack(uct_md_h uct_md, uct_mem_h memh, void *addre
     mem->may_invalidate |= !!(flags & (UCT_MD_MKEY_PACK_FLAG_INVALIDATE_RMA |
                                        UCT_MD_MKEY_PACK_FLAG_INVALIDATE_AMO));
 
-    if (muct_rdma_chunks_differ(&mem->chunks, mem->base, mem->length)) {
-        status = muct_rdma_md_renew(md, mem);
+    if (mem->is_gpu) {
+        status = muct_rdma_md_renew_changed(md, mem, (void *)(uintptr_t)mem->base,
+                                            mem->length);
         if (status != UCS_OK) {
             return status;
         }

@@ -500,8 +500,8 @@ void muct_rdma_mem_destroy(muct_rdma_mem_t *mem)
 
 ucs_status_t muct_rdma_mem_replace(muct_rdma_mem_t *mem, muct_rdma_mem_t *fresh)
 {
-    muct_rdma_chunks_t chunks = mem->chunks;
-    muct_rdma_mem_t *twins = mem->twins;
+    muct_rdma_chunks_t chunks;
+    muct_rdma_mem_t *twins;
     struct ibv_mr *mr;
     unsigned i;
 
@@ -510,6 +510,8 @@ ucs_status_t muct_rdma_mem_replace(muct_rdma_mem_t *mem, muct_rdma_mem_t *fresh)
     }
 
     pthread_mutex_lock(&muct_rdma_mem_lock);
+    chunks = mem->chunks;
+    twins = mem->twins;
     for (i = 0; i < mem->num; ++i) {
         mr = mem->mrs[i];
         mem->mrs[i] = fresh->mrs[i];
@@ -517,6 +519,7 @@ ucs_status_t muct_rdma_mem_replace(muct_rdma_mem_t *mem, muct_rdma_mem_t *fresh)
     }
     mem->chunk_shift = fresh->chunk_shift;
     mem->access = fresh->access;
+    mem->is_plain = fresh->is_plain;
     mem->page = fresh->page;
     mem->twins = fresh->twins;
     fresh->twins = twins;

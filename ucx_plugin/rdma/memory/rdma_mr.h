@@ -143,8 +143,7 @@ bool muct_rdma_mem_add_twin(const struct ibv_pd *pd, uint64_t address, uint64_t 
 
 /**
  * Give @a mem the registration and the allocations of @a fresh, which is of the same
- * addresses, and destroy
- * @a fresh with the earlier one.
+ * addresses, and destroy @a fresh with the earlier one.
  *
  * @return UCS_OK, or UCS_ERR_UNSUPPORTED when @a fresh has more keys: both stay.
  */

@@ -111,7 +111,7 @@ static UCS_F_NOINLINE size_t muct_rdma_sgl_check_run(const muct_rdma_sgl_t *sgl,
     return i;
 }
 
-/* Once for all blocks of a region that follow each other. */
+/* The region is compared once for all of its blocks that follow each other. */
 static ucs_status_t muct_rdma_sgl_keep_up(const muct_rdma_ep_t *ep,
                                           muct_rdma_mem_t *mem)
 {
