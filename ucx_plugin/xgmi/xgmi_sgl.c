@@ -16,8 +16,9 @@
 /* Pieces from which they are looked at for being a run, and added as one. */
 #define MUCT_XGMI_SGL_MIN_RUN 3
 
-/* Most entries that are added one by one before the next look for a run. */
-#define MUCT_XGMI_SGL_MAX_SKIP 64
+/* Most entries that are added one by one before the next look for a run: many lists of
+ * UCP, which are short, so that irregular ones pay for one look in a batch. */
+#define MUCT_XGMI_SGL_MAX_SKIP 4096
 
 /* Longer strides are not looked for: with these no multiple of one wraps around. */
 #define MUCT_XGMI_SGL_MAX_STRIDE (UINT64_C(1) << 40)
@@ -49,7 +50,6 @@ typedef struct muct_xgmi_sgl_last {
     uint64_t num_tiles;    /* when its destination is aligned; 0: no length is known */
     uint64_t max_distance; /* its remote address is at most so far behind the window's
                               start */
-    size_t skip;           /* entries to add before a look for a run */
 } muct_xgmi_sgl_last_t;
 
 /* Other memory or another key than before. */
@@ -340,29 +340,32 @@ static UCS_F_ALWAYS_INLINE size_t muct_xgmi_sgl_add_run(
 
 /*
  * Adds entries of the same memory: runs of pieces where they begin, else each by itself
- * with a look for a run after 1, 8, 64 of them.
+ * with a look for a run after 1, 8, 64 of them and so on, whatever lists they are of.
  *
  * @return How many were added.
  */
 static UCS_F_NOINLINE size_t muct_xgmi_sgl_add_known(
-    muct_xgmi_list_t *list, const muct_xgmi_dir_t dir, const muct_xgmi_sgl_t *sgl,
+    muct_xgmi_queue_t *queue, const muct_xgmi_dir_t dir, const muct_xgmi_sgl_t *sgl,
     size_t i, size_t num, muct_xgmi_sgl_last_t *last, const uint64_t max_piece)
 {
     size_t done = 0, part, wanted;
 
     while (done < num) {
-        part = muct_xgmi_sgl_add_run(list, dir, sgl, i + done, num - done, last,
-                                     max_piece);
-        if (part > 0) {
-            last->skip = 1;
-            done += part;
-            continue;
+        if (queue->skip == 0) {
+            part = muct_xgmi_sgl_add_run(&queue->list, dir, sgl, i + done, num - done,
+                                         last, max_piece);
+            if (part > 0) {
+                queue->next_skip = 1;
+                done += part;
+                continue;
+            }
+            queue->skip = queue->next_skip;
+            queue->next_skip = ucs_min(8 * queue->next_skip, MUCT_XGMI_SGL_MAX_SKIP);
         }
-        wanted = (last->skip < num - done) ? last->skip : num - done;
-        last->skip = (last->skip < MUCT_XGMI_SGL_MAX_SKIP) ? 8 * last->skip
-                                                           : MUCT_XGMI_SGL_MAX_SKIP;
-        part =
-            muct_xgmi_sgl_add_same(list, dir, sgl, i + done, wanted, last, max_piece);
+        wanted = ucs_min(queue->skip, num - done);
+        part = muct_xgmi_sgl_add_same(&queue->list, dir, sgl, i + done, wanted, last,
+                                      max_piece);
+        queue->skip -= part;
         done += part;
         if (part < wanted) {
             break;
@@ -380,7 +383,7 @@ static UCS_F_ALWAYS_INLINE ucs_status_t muct_xgmi_sgl_add(muct_xgmi_queue_t *que
                                                           const muct_xgmi_sgl_t *sgl,
                                                           size_t *index_p)
 {
-    muct_xgmi_sgl_last_t last = {.mem = NULL, .skip = 1};
+    muct_xgmi_sgl_last_t last = {.mem = NULL};
     ucs_status_t status = UCS_OK;
     size_t i = *index_p, known = i; /* of the last one's memory up to here */
     size_t num;
@@ -398,12 +401,13 @@ static UCS_F_ALWAYS_INLINE ucs_status_t muct_xgmi_sgl_add(muct_xgmi_queue_t *que
             if (i >= known) {
                 known = i + muct_xgmi_sgl_count_same(sgl, &last, i);
             }
-            /* pieces as long as these fill tiles by themselves */
-            num = (last.length > MUCT_XGMI_TILE_SIZE / 2)
+            /* Pieces as long as these fill tiles by themselves. Without a kernel each
+             * piece is a call, and the entries of a batch bound its calls. */
+            num = ((last.length > MUCT_XGMI_TILE_SIZE / 2) || (queue->kernel == NULL))
                       ? muct_xgmi_sgl_add_same(&queue->list, dir, sgl, i, known - i,
                                                &last, queue->min_run - 1)
-                      : muct_xgmi_sgl_add_known(&queue->list, dir, sgl, i, known - i,
-                                                &last, queue->min_run - 1);
+                      : muct_xgmi_sgl_add_known(queue, dir, sgl, i, known - i, &last,
+                                                queue->min_run - 1);
             i += num;
         } while ((num > 0) && (i == known));
     }

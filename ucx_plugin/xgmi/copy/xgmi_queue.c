@@ -569,6 +569,7 @@ ucs_status_t muct_xgmi_queue_create(const muct_gpu_t *gpu, muct_xgmi_map_t *map,
     queue->tail = &queue->head;
     pthread_mutex_init(&queue->lock, NULL);
     queue->min_run = (config->num_engines > 0) ? config->min_run : SIZE_MAX;
+    queue->next_skip = 1;
     status = muct_gpu_push_device(gpu, device, &prev);
     if (status != UCS_OK) {
         pthread_mutex_destroy(&queue->lock);

@@ -150,6 +150,8 @@ typedef struct muct_xgmi_queue {
     const void *last_local; /**< Operands of the last piece */
     uint64_t last_remote;
     size_t min_run;
+    size_t skip;      /**< Pieces of lists to add before a look for a run of them */
+    size_t next_skip; /**< Pieces to skip when that finds none */
     muct_xgmi_op_t *next_op; /**< Next operation of the open batch */
     muct_xgmi_op_t *end_op;
     muct_xgmi_batch_t *open;        /**< Batch being filled, or NULL */
