@@ -24,6 +24,8 @@
 
 /* hipMemRangeHandleTypeDmaBufFd */
 #define MUCT_GPU_RANGE_HANDLE_DMABUF 1
+/* hipFree() closes IPC mappings from ROCm 5.7 on. */
+#define MUCT_GPU_VERSION_5_7 50700000
 /* Enum values of hipMemoryType moved, and the IPC flag became 1, in ROCm 6.0. */
 #define MUCT_GPU_VERSION_6_0 60000000
 /* Errors are kept, and event queries may break captures, from ROCm 7.0 on. */
@@ -183,8 +185,8 @@ static void muct_gpu_set_version(muct_gpu_t *gpu, int version)
     gpu->mem_type_managed = is_6 ? 3 : 4;
     gpu->may_query_events = !is_7;
     gpu->keeps_errors = is_7;
-    gpu->ipc_close_races =
-        !is_7 && (gpu->hsa_pointer_info != NULL); /* AMD's, on ROCr */
+    gpu->ipc_close_races = !is_7 && (version >= MUCT_GPU_VERSION_5_7) &&
+                           (gpu->hsa_pointer_info != NULL); /* AMD's, on ROCr */
     gpu->ipc_needs_owner = muct_gpu_ipc_needs_owner(version);
 }
 
