@@ -204,12 +204,13 @@ void muct_xgmi_inbox_destroy(muct_xgmi_inbox_t *inbox)
 
 /* ---- senders ---- */
 
-/* Start polling senders that arrived since the last call. */
+/* Start polling senders that arrived since the last call. The number only grows: a
+ * sender that writes a smaller one must not end the polling of others. */
 static void muct_xgmi_inbox_count(muct_xgmi_inbox_t *inbox)
 {
     uint32_t num_used = atomic_load(&inbox->box->num_used);
 
-    if (__builtin_expect(num_used != inbox->num_used, 0)) {
+    if (__builtin_expect(num_used > inbox->num_used, 0)) {
         inbox->num_used =
             (num_used < MUCT_XGMI_BOX_RINGS) ? num_used : MUCT_XGMI_BOX_RINGS;
     }
@@ -307,7 +308,7 @@ static void muct_xgmi_inbox_rest(muct_xgmi_inbox_t *inbox, unsigned index)
     }
 }
 
-/* Counts all looks of a call, so that many quiet senders rest sooner. */
+/* All looks of a call are counted, so that many quiet senders rest sooner. */
 static void muct_xgmi_inbox_found_none(muct_xgmi_inbox_t *inbox, unsigned index)
 {
     inbox->empty[index] += (uint16_t)inbox->num_looks + 1;
