@@ -186,7 +186,7 @@ static bool kfd_play_muct_entry(const kfd_args_t *args, const muct_xgmi_entry_t 
 {
     const muct_xgmi_copy_args_t *copy = (const muct_xgmi_copy_args_t *)args->bytes;
     uint32_t number = muct_xgmi_place_shape(entry->place);
-    const muct_xgmi_shape_t *shape = &copy->shapes[number - 1];
+    const muct_xgmi_shape_t *shape;
     uint64_t i;
 
     if (number == 0) {
@@ -195,6 +195,8 @@ static bool kfd_play_muct_entry(const kfd_args_t *args, const muct_xgmi_entry_t 
     if (number > copy->num_shapes) {
         kfd_die("muct_xgmi_copy: shape %u of %u", number, copy->num_shapes);
     }
+
+    shape = &copy->shapes[number - 1];
     for (i = 0; i < entry->length; ++i) {
         if (!kfd_copy(args->queue, entry->dst + (i * shape->dst_stride),
                       entry->src + (i * shape->src_stride), shape->piece)) {

@@ -129,11 +129,13 @@ static const muct_xgmi_shape_t *hipcpu_kernel_shape(const muct_xgmi_copy_args_t 
                                                     const muct_xgmi_entry_t *entry)
 {
     uint32_t number = muct_xgmi_place_shape(entry->place);
-    const muct_xgmi_shape_t *shape = &args->shapes[number - 1];
+    const muct_xgmi_shape_t *shape;
 
     if (number == 0) {
         return NULL;
     }
+
+    shape = &args->shapes[number - 1];
     if ((number > args->num_shapes) || (entry->length > MUCT_XGMI_MAX_PIECES) ||
         (((entry->dst | entry->src | shape->dst_stride | shape->src_stride) %
           shape->unit) != 0) ||

@@ -18,7 +18,7 @@ bool fv_is_gpu(const void *addr)
     const uintptr_t at = (uintptr_t)addr;
     uintptr_t from, to;
     char line[512];
-    FILE *maps = fopen("/proc/self/maps", "re");
+    FILE *maps = fopen("/proc/thread-self/maps", "re");
     bool is_gpu = false;
 
     while ((maps != NULL) && (fgets(line, sizeof(line), maps) != NULL)) {

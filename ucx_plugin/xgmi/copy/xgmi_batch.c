@@ -338,7 +338,7 @@ static bool muct_xgmi_batch_refuse_expired(muct_xgmi_queue_t *queue,
     return has_refused;
 }
 
-/* A call for each piece of an entry. */
+/* Make a call for each piece of an entry. */
 static bool muct_xgmi_batch_call_pieces(muct_xgmi_queue_t *queue, unsigned stream,
                                         const muct_xgmi_entry_t *entry)
 {

@@ -252,8 +252,8 @@ static __device__ __forceinline__ void muct_copy_ragged(ulonglong2 addr,
 
 /*
  * Copy the units of a tile of pieces that begins at these addresses; for units of one
- * type. Loads come first, in two
- * steps, and the lane's place is computed twice, for want of registers.
+ * type. Loads come first, in two steps. The lane's place is computed twice for want
+ * of registers.
  */
 #define MUCT_DEFINE_COPY_UNITS(_name, _type)                                           \
     static __device__ __forceinline__ void _name(const muct_xgmi_shape_t *shape,       \
