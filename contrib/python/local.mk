@@ -7,6 +7,7 @@ EXTRA_DIST += \
 	contrib/python/morikv/__init__.py \
 	contrib/python/morikv/_declarations.py \
 	contrib/python/morikv/_handle.py \
+	contrib/python/morikv/_home.py \
 	contrib/python/morikv/_hip.py \
 	contrib/python/morikv/_library.py \
 	contrib/python/morikv/aio.py \

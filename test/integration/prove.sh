@@ -70,9 +70,42 @@ if "$build/contrib/mori_prove" compare "$work/same.json" "$work/tcp.json" >"$wor
     fail "a red report is not worse"
 fi
 grep -q '^xGMI put  *SAFE  *NOT SAFE  *changed' "$work/out" || fail "compare has no line of the path"
+if "$build/contrib/mori_prove" compare "$work/same.json" "$work/alone.json" >"$work/out"; then
+    fail "a report that lacks a proven path is not worse"
+fi
 echo '{}' >"$work/other.json"
 if "$build/contrib/mori_prove" compare "$work/same.json" "$work/other.json" >"$work/out" 2>&1; then
     fail "compare takes any JSON"
 fi
 grep -q 'other.json is no ucx-mori-report of version' "$work/out" || fail "compare does not name the schema"
+# a report that cannot be written is refused before anything runs
+prove /missing/x 3 "argument --report: .*/missing/x.json.*expected a file that can be written" --
+
+# what no short run shows: stages left out, a wrong port, and what is anonymous
+python3 - "$build/contrib/mori_prove" >"$work/out" 2>&1 <<'END' || fail "a rule of verdicts or of anonymity does not hold"
+import argparse, collections, importlib.util, sys
+from importlib.machinery import SourceFileLoader
+
+loader = SourceFileLoader("mori_prove", sys.argv[1])
+prove = importlib.util.module_from_spec(importlib.util.spec_from_loader("mori_prove", loader))
+loader.exec_module(prove)
+prove.Job.options = argparse.Namespace(two="me@other.example")
+path = prove.PATHS[0]
+green = {"path": path.name, "green": True, "reason": "", "gb_per_s": 1.0, "nics": [], "what": "one"}
+
+
+def verdict(*stages, left=0):
+    prove.Job.stages, prove.Job.left = list(stages), collections.Counter({path.name: left})
+    return prove.verdict(path, [])["verdict"]
+
+
+assert verdict(green) == "SAFE"
+assert verdict(green, left=1) == "NOT PROVEN"
+red = {**green, "green": False, "nics": ["a:1", "b:1"]}
+assert verdict(green, {**red, "reason": "expected mori_rdma alone, went by rndv, tcp: words"}) == "SAFE"
+assert verdict(green, {**red, "reason": "expected port a:1, went by b:1"}) == "NOT SAFE"
+prove.getpass.getuser = lambda: "path"
+clean = prove.anonymous_values({"schema": "path", "path": "fe80::1:2ff:fe03:4 02:AB:cd:00:11:22 path other.example 12:30:59"})
+assert clean == {"schema": "path", "path": "ADDRESS MAC USER OTHER 12:30:59"}, clean
+END
 exit $((failures > 0))
