@@ -21,6 +21,7 @@ EXTRA_DIST += \
 	contrib/check_tenants.sh \
 	contrib/check_text.sh \
 	contrib/check_types.sh \
+	contrib/check_words.sh \
 	contrib/check_wheel \
 	contrib/compile_kernel \
 	contrib/demo \
@@ -30,8 +31,11 @@ EXTRA_DIST += \
 	contrib/fetch_mooncake \
 	contrib/fetch_nixl \
 	contrib/fetch_omni \
+	contrib/fetch_rocm \
 	contrib/fetch_ucx \
 	contrib/fetch_vllm \
+	contrib/budget.txt \
+	contrib/fuzz \
 	contrib/installed.txt \
 	contrib/lib_check.sh \
 	contrib/lib_prove.sh \

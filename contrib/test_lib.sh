@@ -339,6 +339,19 @@ build_programs() { # VARIANT
     fi
 }
 
+# A tarball has each file of the clone but git's own.
+check_tarball() { # VARIANT
+    local copy missing
+
+    [ -e "$tree/.git" ] || return 77
+    copy=$(mktemp -d)
+    make -s -C "$(build_dir "$1")" distdir distdir="$copy/tree" >/dev/null || return 1
+    missing=$(comm -23 <(git -c safe.directory="$tree" -C "$tree" ls-files | grep -v '^\.git' | sort) \
+        <(cd "$copy/tree" && find . -type f -printf '%P\n' | sort))
+    chmod -R u+w "$copy" && rm -rf "$copy"
+    [ -z "$missing" ] || { echo "the tarball lacks these files; add them to EXTRA_DIST: $missing"; return 1; }
+}
+
 # ./configure && make, as the README has it, in a tree of its own: nothing that a build makes
 # is news to git, and what builds elsewhere or takes this build works after it. Of the tests those
 # that ask what configure has found: the others are the same in each build.

@@ -26,5 +26,6 @@ else
 TESTS += test/no_check.sh
 endif
 dist_check_SCRIPTS += test/no_check.sh
-EXTRA_DIST += test/README.md test/requirements.txt test/model/inbox.pml test/model/transfer.pml \
+EXTRA_DIST += test/README.md test/requirements.txt test/model/box.pml test/model/inbox.pml test/model/transfer.pml \
+	test/support/tsan.supp \
 	test/mutation/find test/mutation/mutation.py test/mutation/run test/mutation/make_commands test/mutation/rules.txt
