@@ -50,6 +50,8 @@ def _names() -> int:
 
 
 def _top(url: str, seconds: str = "2", count: str = "0") -> int:
+    import http.client
+
     from . import top
 
     try:
@@ -66,11 +68,11 @@ def _top(url: str, seconds: str = "2", count: str = "0") -> int:
     try:
         for line in top.view(url, period, periods):
             print(line, flush=True)
-    except (OSError, ValueError) as error:
-        print(f"python -m morikv top: {url}: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, BrokenPipeError):
         pass
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        print(f"python -m morikv top: {url}: {error or type(error).__name__}", file=sys.stderr)
+        return 1
     return 0
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 
 Figures = Mapping[str, float]
 
-_TITLE = f"{'written GB/s':>12} {'read GB/s':>10} {'open':>7} {'ended':>8} {'failed':>7} {'in flight MB':>13}"
+_TITLE = f"{'written GB/s':>12} {'read GB/s':>10} {'ended':>8} {'failed':>7} {'in flight MB':>13}"
 
 
 def scrape(url: str) -> Figures:
@@ -38,11 +38,12 @@ def lines(before: Figures, now: Figures, seconds: float) -> Iterator[str]:
 
     def grown(name: str) -> float:
         # a process that was started anew counts from zero
-        return max(_sum(now, f"morikv_{name}_total") - _sum(before, f"morikv_{name}_total"), 0)
+        return max(_sum(now, name) - _sum(before, name), 0)
 
     yield (
-        f"{grown('bytes_written') / seconds / 1e9:12.3f} {grown('bytes_read') / seconds / 1e9:10.3f} "
-        f"{_sum(now, 'morikv_xfers_open'):7.0f} {grown('xfers_done'):8.0f} {grown('xfers_failed'):7.0f} "
+        f"{grown('morikv_bytes_written_total') / seconds / 1e9:12.3f} "
+        f"{grown('morikv_bytes_read_total') / seconds / 1e9:10.3f} "
+        f"{grown('vllm:nixl_xfer_time_seconds_count'):8.0f} {grown('vllm:nixl_num_failed_transfers_total'):7.0f} "
         f"{_sum(now, 'morikv_inflight_bytes') / 1e6:13.1f}"
     )
     for name in now:

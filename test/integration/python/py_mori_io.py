@@ -454,6 +454,9 @@ class TwoProcesses(unittest.TestCase):
             self.wait_quiet(write)
             (line,) = top.lines(before, top.scrape(address), 1e-6)
             self.assertEqual(line.split()[0], "1.000")
+            self.assertEqual(line.split()[2:4], ["1", "0"])
+            failed = {'vllm:nixl_num_failed_transfers_total{engine="e"}': 7.0}
+            self.assertEqual(next(top.lines({}, failed, 1)).split()[3], "7")
             slow = {'morikv_peer_slow{engine="e",peer="B",reason="pid"}': 1.0}
             self.assertEqual(list(top.lines({}, slow, 1))[1:], ["peer B is slow: pid"])
             self.assertEqual(list(top.lines(slow, slow, 1))[1:], [])
