@@ -161,6 +161,17 @@ static void mkv_remote_forget(mkv_remote_t *remote)
     remote->num_regions = remote->max_regions = 0;
 }
 
+/* Each key then goes with its last user, unless it is marked as current again. */
+static void mkv_remote_mark_old(mkv_remote_t *remote)
+{
+    mkv_rmem_t *rmem;
+
+    mkv_list_for_each(rmem, &remote->mems, list)
+    {
+        rmem->is_current = false;
+    }
+}
+
 /* Memory that the peer no longer announces is freed with its last user */
 static void mkv_remote_mark_current(mkv_remote_t *remote, const mkv_blob_info_t *info)
 {
@@ -168,10 +179,7 @@ static void mkv_remote_mark_current(mkv_remote_t *remote, const mkv_blob_info_t 
     uint32_t i;
 
     if (info->since == 0) { /* else nothing was removed */
-        mkv_list_for_each(rmem, &remote->mems, list)
-        {
-            rmem->is_current = false;
-        }
+        mkv_remote_mark_old(remote);
     }
     for (i = 0; i < info->num_mems; ++i) {
         rmem = mkv_rmem_find(remote, info->mems[i].id);
@@ -335,15 +343,10 @@ const mkv_wire_region_t *mkv_remote_find_id(const mkv_remote_t *remote, uint32_t
 
 void mkv_remote_withdraw(mkv_remote_t *remote)
 {
-    mkv_rmem_t *rmem;
-
     if (remote->regions == NULL) {
         return;
     }
-    mkv_list_for_each(rmem, &remote->mems, list)
-    {
-        rmem->is_current = false;
-    }
+    mkv_remote_mark_old(remote);
     mkv_remote_forget(remote);
     mkv_remote_trim(remote);
 }
