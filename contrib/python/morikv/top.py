@@ -34,7 +34,7 @@ def _sum(figures: Figures, name: str) -> float:
 
 
 def lines(before: Figures, now: Figures, seconds: float) -> Iterator[str]:
-    """What happened in this time; then the peers whose path is slow, with the reason."""
+    """Format the figures of this period as one line, then a line for each peer that became slow."""
 
     def grown(name: str) -> float:
         # a process that was started anew counts from zero

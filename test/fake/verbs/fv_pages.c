@@ -34,7 +34,8 @@ bool fv_is_gpu(const void *addr)
     return is_gpu;
 }
 
-/* Map [from, to) a second time at @a place. Without libc, whose calls UCX hooks. */
+/* Map [from, to) a second time at @a place. This is a system call because UCX hooks
+ * mremap() of libc. */
 static bool fv_pages_share(uintptr_t from, uintptr_t to, char *place)
 {
     return syscall(SYS_mremap, from, 0ul, to - from, MREMAP_MAYMOVE | MREMAP_FIXED,

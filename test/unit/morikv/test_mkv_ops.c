@@ -507,8 +507,9 @@ START_TEST(a_broken_connection_ends_it)
 }
 END_TEST
 
-/* Loop index: 0 a WRITE by messages whose connection breaks; and what nothing writes
- * for any more: 1 the same by a direct path, 2 a READ, 3 the connection stays */
+/* Loop index 0 is a WRITE by messages on a connection that breaks. No bytes can arrive
+ * after QUIET in the others: 1 uses a direct path, 2 is a READ, 3 keeps the
+ * connection. */
 /* OS-04 */
 START_TEST(quiet_says_whether_bytes_may_still_arrive)
 {

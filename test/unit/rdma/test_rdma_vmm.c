@@ -157,7 +157,7 @@ END_TEST
 
 typedef enum { GET, PUT, PUT_LIST, MESSAGE } way_t;
 
-/* With a handle whose key has not been packed: packing renews it. */
+/* Put by a new handle and pack no key of it, because packing would renew the region. */
 static ucs_status_t put_list(char *chunk, uint64_t remote)
 {
     void *buffers[] = {chunk, chunk + CHUNK / 2};

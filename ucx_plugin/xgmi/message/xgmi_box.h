@@ -63,7 +63,7 @@ static inline uint64_t muct_xgmi_box_bit(unsigned index)
 }
 
 
-/** Make the receiver look at a place, whose memory is reserved. */
+/** Make the receiver look at a place. The memory of its ring must be reserved. */
 static inline void muct_xgmi_box_set_ready(muct_xgmi_box_t *box, unsigned index)
 {
     _Atomic uint64_t *word = &box->ready[index / 64];
