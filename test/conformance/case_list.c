@@ -91,16 +91,20 @@ static uint8_t *ct_list_expected(const ct_list_t *list, int is_get)
 {
     uint8_t *from = malloc(CT_LIST_SPACE), *to = malloc(CT_LIST_SPACE);
     const ct_piece_t *p;
-    size_t i;
+    size_t i, k, local, remote;
 
     mkv_pattern_fill(from, CT_LIST_SPACE, 1, 0);
     mkv_pattern_fill(to, CT_LIST_SPACE, 2, 0);
     for (i = 0; i < list->count; ++i) {
         p = &list->pieces[i];
-        if (is_get) {
-            memcpy(to + p->local_offset, from + p->remote_offset, p->length);
-        } else {
-            memcpy(to + p->remote_offset, from + p->local_offset, p->length);
+        for (k = 0; k <= p->repeats; ++k) {
+            local = p->local_offset + (k * p->stride);
+            remote = p->remote_offset + (k * p->stride);
+            if (is_get) {
+                memcpy(to + local, from + remote, p->length);
+            } else {
+                memcpy(to + remote, from + local, p->length);
+            }
         }
     }
 
@@ -438,6 +442,44 @@ static void ct_sgl_runs(ct_t *ct, ct_op_t op)
     snprintf(ct->covered, sizeof(ct->covered), "%zu runs", CT_ARRAY_SIZE(runs));
 }
 
+/* Two elements that repeat at a stride: aligned, of no alignment, long, without a gap,
+ * empty, only once. The second one ends with the memory; then it ends behind it. */
+static void ct_sgl_repeats(ct_t *ct, ct_op_t op)
+{
+    static const ct_piece_t kinds[] = {
+        {.length = 256, .repeats = 15, .stride = 512},
+        {.length = 3, .repeats = 14, .stride = 7},
+        {.length = 0, .repeats = 5, .stride = 64},
+        {.length = 4096, .repeats = 9, .stride = 4100},
+        {.length = 100},
+        {.length = 64, .repeats = 12, .stride = 64},
+        {.length = 70000, .repeats = 1, .stride = 70016}};
+    const size_t span = (3 * 512) + 256;
+    ucs_status_t status;
+    ct_list_t list;
+    size_t i;
+
+    ct_list_open(ct, op, 2, &list);
+    for (i = 0; i < CT_ARRAY_SIZE(kinds); ++i) {
+        list.count = 0;
+        ct_list_add(&list, 4096 + (i % 3), 1024 + (i % 2), kinds[i].length);
+        list.pieces[0].repeats = kinds[i].repeats;
+        list.pieces[0].stride = kinds[i].stride;
+        ct_list_add(&list, CT_LIST_SPACE - (4 * 512), CT_LIST_SPACE - span, 256);
+        list.pieces[1].repeats = 3;
+        list.pieces[1].stride = 512;
+        ct_list_check(ct, op, &list);
+    }
+
+    list.pieces[1].repeats = 4;
+    list.pieces[1].local_offset -= 512;
+    status = ct_do(ct, op, &list.local, &list.remote, list.pieces, list.count);
+    ck_assert_msg(UCS_STATUS_IS_ERR(status), "a repetition beyond the key: %s",
+                  ucs_status_string(status));
+    ct_list_close(ct, &list);
+    snprintf(ct->covered, sizeof(ct->covered), "%zu kinds", CT_ARRAY_SIZE(kinds));
+}
+
 /* A single block of many is outside the remote memory. */
 static void ct_sgl_beyond(ct_t *ct, ct_op_t op)
 {
@@ -612,6 +654,16 @@ static void get_list_takes_runs(ct_t *ct)
     ct_sgl_runs(ct, CT_GET_SGL);
 }
 
+static void put_list_repeats_blocks(ct_t *ct)
+{
+    ct_sgl_repeats(ct, CT_PUT_SGL);
+}
+
+static void get_list_repeats_blocks(ct_t *ct)
+{
+    ct_sgl_repeats(ct, CT_GET_SGL);
+}
+
 static void put_list_beyond_the_key_is_an_error(ct_t *ct)
 {
     ct_sgl_beyond(ct, CT_PUT_SGL);
@@ -664,6 +716,10 @@ const ct_case_t ct_cases_list[] = {
     {"get_list_takes_blocks", .v2_flags = CT_V2_GET_SGL, .run = get_list_takes_blocks},
     {"put_list_takes_runs", .v2_flags = CT_V2_PUT_SGL, .run = put_list_takes_runs},
     {"get_list_takes_runs", .v2_flags = CT_V2_GET_SGL, .run = get_list_takes_runs},
+    {"put_list_repeats_blocks", .v2_flags = CT_V2_PUT_SGL,
+     .run = put_list_repeats_blocks},
+    {"get_list_repeats_blocks", .v2_flags = CT_V2_GET_SGL,
+     .run = get_list_repeats_blocks},
     {"put_list_beyond_the_key_is_an_error", .v2_flags = CT_V2_PUT_SGL,
      .traits = CT_TRAIT_RKEY | CT_TRAIT_CHECKED_KEYS,
      .run = put_list_beyond_the_key_is_an_error},

@@ -86,6 +86,9 @@ typedef struct ct_piece {
     size_t local_offset;
     size_t remote_offset;
     size_t length;
+    size_t repeats; /**< In lists: so many more of it, each a stride after the one
+                       before */
+    size_t stride;
 } ct_piece_t;
 
 

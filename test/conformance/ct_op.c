@@ -99,6 +99,9 @@ static ucs_status_t ct_post_sgl(ct_t *ct, ct_op_t op, const ct_mem_t *local,
     uct_mem_h *memhs = calloc(count + 1, sizeof(*memhs));
     uint64_t *addrs = calloc(count + 1, sizeof(*addrs));
     uct_rkey_t *rkeys = calloc(count + 1, sizeof(*rkeys));
+    size_t *counts = calloc(count + 1, sizeof(*counts));
+    size_t *strides = calloc(count + 1, sizeof(*strides));
+    int has_counts = 0;
     ucs_status_t status;
     size_t i;
 
@@ -113,10 +116,14 @@ static ucs_status_t ct_post_sgl(ct_t *ct, ct_op_t op, const ct_mem_t *local,
         memhs[i] = local->memh;
         addrs[i] = remote->addr + pieces[i].remote_offset;
         rkeys[i] = remote->rkey.rkey;
+        counts[i] = 1 + pieces[i].repeats;
+        strides[i] = pieces[i].stride;
+        has_counts |= (pieces[i].repeats > 0);
     }
 
-    status = func(ct->ep, buffers, lengths, memhs, addrs, rkeys, NULL, NULL, count,
-                  &comp->uct);
+    status =
+        func(ct->ep, buffers, lengths, memhs, addrs, rkeys, has_counts ? counts : NULL,
+             has_counts ? strides : NULL, count, &comp->uct);
     /* The arrays belong to the caller again as soon as the call returns; the
      * poison shows a transport that keeps pointers into them. */
     memset(lengths, 0xee, count * sizeof(*lengths));
@@ -124,6 +131,10 @@ static ucs_status_t ct_post_sgl(ct_t *ct, ct_op_t op, const ct_mem_t *local,
     memset(memhs, 0xee, count * sizeof(*memhs));
     memset(addrs, 0xee, count * sizeof(*addrs));
     memset(rkeys, 0xee, count * sizeof(*rkeys));
+    memset(counts, 0xee, count * sizeof(*counts));
+    memset(strides, 0xee, count * sizeof(*strides));
+    free(counts);
+    free(strides);
     free(lengths);
     free(buffers);
     free(memhs);

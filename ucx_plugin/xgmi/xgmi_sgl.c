@@ -7,6 +7,7 @@
 #include "base/muct_log.h"
 #include "xgmi/xgmi_rma.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 
@@ -550,27 +551,16 @@ static UCS_F_ALWAYS_INLINE ucs_status_t muct_xgmi_sgl_post_one(
     return UCS_INPROGRESS;
 }
 
-static UCS_F_ALWAYS_INLINE ucs_status_t muct_xgmi_sgl_post(uct_ep_h tl_ep,
+static UCS_F_ALWAYS_INLINE ucs_status_t muct_xgmi_sgl_post(muct_xgmi_ep_t *ep,
+                                                           muct_xgmi_iface_t *iface,
                                                            const muct_xgmi_dir_t dir,
                                                            const muct_xgmi_sgl_t *sgl,
                                                            uct_completion_t *comp)
 {
-    muct_xgmi_ep_t *ep = ucs_derived_of(tl_ep, muct_xgmi_ep_t);
-    muct_xgmi_iface_t *iface = ucs_derived_of(tl_ep->iface, muct_xgmi_iface_t);
     const muct_xgmi_mem_t *mem;
-    ucs_status_t status;
 
-    status = muct_xgmi_ep_may_post(ep);
-    if (status != UCS_OK) {
-        return status;
-    }
     if (sgl->count == 0) {
         return UCS_OK;
-    }
-    if (sgl->count > iface->max_sgl) {
-        muct_error("a list of %zu entries is longer than %u", sgl->count,
-                   iface->max_sgl);
-        return UCS_ERR_INVALID_PARAM;
     }
 
     muct_trace_op((dir == MUCT_XGMI_PUT) ? "put list of entries"
@@ -581,16 +571,105 @@ static UCS_F_ALWAYS_INLINE ucs_status_t muct_xgmi_sgl_post(uct_ep_h tl_ep,
                          : muct_xgmi_sgl_post_one(ep, iface, dir, sgl, mem, comp);
 }
 
-static UCS_F_ALWAYS_INLINE ucs_status_t
-muct_xgmi_sgl_zcopy(uct_ep_h ep, const muct_xgmi_dir_t dir, const muct_xgmi_sgl_t *sgl,
-                    const size_t *counts, const size_t *strides, uct_completion_t *comp)
+/* Pieces of entries that repeat: they must fit one list of the kernel. */
+static ucs_status_t muct_xgmi_sgl_count_pieces(const muct_xgmi_iface_t *iface,
+                                               const muct_xgmi_sgl_t *sgl,
+                                               const size_t *counts, size_t *total_p)
 {
-    if (ucs_unlikely((counts != NULL) || (strides != NULL))) {
-        muct_error("lists with counts or strides are not supported");
-        return UCS_ERR_UNSUPPORTED;
+    const size_t max = iface->queue_config.list_size;
+    size_t total = 0, i;
+
+    for (i = 0; i < sgl->count; ++i) {
+        if (counts[i] > max - total) {
+            muct_error("a list of %zu entries has more than %zu pieces: entry %zu "
+                       "repeats %zu times (UCX_MORI_XGMI_LIST_SIZE)",
+                       sgl->count, max, i, counts[i]);
+            return UCS_ERR_INVALID_PARAM;
+        }
+        total += counts[i];
     }
 
-    return muct_xgmi_sgl_post(ep, dir, sgl, comp);
+    *total_p = total;
+    return UCS_OK;
+}
+
+static void muct_xgmi_sgl_expand(const muct_xgmi_sgl_t *sgl, const size_t *counts,
+                                 const size_t *strides, void **buffers, size_t *lengths,
+                                 uct_mem_h *memhs, uint64_t *raddrs, uct_rkey_t *rkeys)
+{
+    size_t at = 0, i, k;
+
+    for (i = 0; i < sgl->count; ++i) {
+        for (k = 0; k < counts[i]; ++k, ++at) {
+            buffers[at] = UCS_PTR_BYTE_OFFSET(sgl->buffers[i], k * strides[i]);
+            lengths[at] = sgl->lengths[i];
+            memhs[at] = sgl->memhs[i];
+            raddrs[at] = sgl->raddrs[i] + (k * strides[i]);
+            rkeys[at] = sgl->rkeys[i];
+        }
+    }
+}
+
+/* Entries that repeat at a stride become pieces, and these runs where the kernel can
+ * copy them so. UCP passes no counts. */
+static UCS_F_NOINLINE ucs_status_t muct_xgmi_sgl_post_repeated(
+    muct_xgmi_ep_t *ep, muct_xgmi_iface_t *iface, muct_xgmi_dir_t dir,
+    const muct_xgmi_sgl_t *sgl, const size_t *counts, const size_t *strides,
+    uct_completion_t *comp)
+{
+    muct_xgmi_sgl_t pieces;
+    ucs_status_t status;
+    uint64_t *arrays;
+    size_t total;
+
+    if (strides == NULL) {
+        muct_error("a list of %zu entries has counts but no strides", sgl->count);
+        return UCS_ERR_INVALID_PARAM;
+    }
+    status = muct_xgmi_sgl_count_pieces(iface, sgl, counts, &total);
+    if ((status != UCS_OK) || (total == 0)) {
+        return status;
+    }
+
+    arrays = malloc(5 * total * sizeof(*arrays));
+    if (arrays == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+    pieces.buffers = (void **)arrays;
+    pieces.lengths = arrays + total;
+    pieces.memhs = (uct_mem_h *)(arrays + (2 * total));
+    pieces.raddrs = arrays + (3 * total);
+    pieces.rkeys = arrays + (4 * total);
+    pieces.count = total;
+    muct_xgmi_sgl_expand(sgl, counts, strides, (void **)arrays, arrays + total,
+                         (uct_mem_h *)(arrays + (2 * total)), arrays + (3 * total),
+                         arrays + (4 * total));
+    status = muct_xgmi_sgl_post(ep, iface, dir, &pieces, comp);
+    free(arrays);
+    return status;
+}
+
+static UCS_F_ALWAYS_INLINE ucs_status_t muct_xgmi_sgl_zcopy(
+    uct_ep_h tl_ep, const muct_xgmi_dir_t dir, const muct_xgmi_sgl_t *sgl,
+    const size_t *counts, const size_t *strides, uct_completion_t *comp)
+{
+    muct_xgmi_ep_t *ep = ucs_derived_of(tl_ep, muct_xgmi_ep_t);
+    muct_xgmi_iface_t *iface = ucs_derived_of(tl_ep->iface, muct_xgmi_iface_t);
+    ucs_status_t status;
+
+    status = muct_xgmi_ep_may_post(ep);
+    if (status != UCS_OK) {
+        return status;
+    }
+    if (sgl->count > iface->max_sgl) {
+        muct_error("a list of %zu entries is longer than %u", sgl->count,
+                   iface->max_sgl);
+        return UCS_ERR_INVALID_PARAM;
+    }
+
+    return ucs_unlikely(counts != NULL)
+               ? muct_xgmi_sgl_post_repeated(ep, iface, dir, sgl, counts, strides, comp)
+               : muct_xgmi_sgl_post(ep, iface, dir, sgl, comp);
 }
 
 ucs_status_t muct_xgmi_ep_put_sgl_zcopy(uct_ep_h ep, void *const *buffers,
