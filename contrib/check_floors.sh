@@ -10,7 +10,7 @@ floors_of() { # PART
     case $1 in
     src) echo wire base memory peer xfer post direct . ;;
     ucx_plugin)
-        echo loader base copy \
+        echo loader base base/memory copy \
             xgmi/peer xgmi/memory xgmi/copy xgmi/message xgmi \
             rdma/device rdma/queue rdma/memory rdma/ep rdma/op rdma/recovery rdma .
         ;;

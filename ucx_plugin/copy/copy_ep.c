@@ -100,7 +100,7 @@ static ucs_status_t muct_copy_ep_start(uct_ep_h tl_ep, void *dst, const void *sr
     if ((iov->memh != UCT_MEM_HANDLE_NULL) &&
         (((iov->buffer == src) ? job.src_place : job.dst_place) ==
          MUCT_GPU_PLACE_HOST)) {
-        muct_copy_mem_pin(iface->md, iov->memh);
+        muct_pin(iface->md->gpu, iov->memh);
     }
 
     if (iface->is_armed) {

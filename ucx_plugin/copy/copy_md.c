@@ -84,56 +84,12 @@ static ucs_status_t muct_copy_md_mem_query(uct_md_h md, const void *address,
     return UCS_OK;
 }
 
-/*
- * Check whether the application, or another handle, has registered the memory already.
- * The runtime accepts a second registration, and one hipHostUnregister() ends both.
- */
-static bool muct_copy_mem_is_known(const muct_copy_md_t *md, const muct_copy_mem_t *mem)
-{
-    char *last = (char *)mem->address + mem->length - 1;
-    void *base;
-    size_t size;
-    int ret;
-
-    ret = md->gpu->mem_get_address_range(&base, &size, mem->address);
-    if (muct_gpu_forget(md->gpu, ret) == MUCT_HIP_SUCCESS) {
-        return true;
-    }
-    ret = md->gpu->mem_get_address_range(&base, &size, last);
-    return muct_gpu_forget(md->gpu, ret) == MUCT_HIP_SUCCESS;
-}
-
-void muct_copy_mem_try_to_pin(muct_copy_md_t *md, muct_copy_mem_t *mem)
-{
-    int mode, ret;
-
-    pthread_mutex_lock(&md->pin_lock);
-    if (!atomic_load_explicit(&mem->is_tried, memory_order_relaxed) &&
-        muct_copy_mem_is_known(md, mem)) {
-        atomic_store_explicit(&mem->is_tried, 1, memory_order_release);
-    }
-    if (!atomic_load_explicit(&mem->is_tried, memory_order_relaxed)) {
-        mode = muct_gpu_relax(md->gpu);
-        ret = md->gpu->host_register(mem->address, mem->length,
-                                     MUCT_HIP_HOST_REGISTER_PORTABLE);
-        (void)muct_gpu_forget(md->gpu, ret);
-        muct_gpu_unrelax(md->gpu, mode);
-        mem->is_pinned = (ret == MUCT_HIP_SUCCESS);
-        if (ret != MUCT_HIP_SUCCESS) {
-            muct_debug("hipHostRegister(%p length %zu) failed: %s", mem->address,
-                       mem->length, muct_gpu_error_name(md->gpu, ret));
-        }
-        atomic_store_explicit(&mem->is_tried, 1, memory_order_release);
-    }
-    pthread_mutex_unlock(&md->pin_lock);
-}
-
 static ucs_status_t muct_copy_md_mem_reg(uct_md_h md, void *address, size_t length,
                                          const uct_md_mem_reg_params_t *params,
                                          uct_mem_h *memh_p)
 {
     const muct_copy_md_t *self = ucs_derived_of(md, muct_copy_md_t);
-    muct_copy_mem_t *mem = malloc(sizeof(*mem));
+    muct_pin_t *mem = malloc(sizeof(*mem));
 
     (void)params;
     if (mem == NULL) {
@@ -141,35 +97,16 @@ static ucs_status_t muct_copy_md_mem_reg(uct_md_h md, void *address, size_t leng
         return UCS_ERR_NO_MEMORY;
     }
 
-    mem->address = address;
-    mem->length = length;
-    mem->is_pinned = false;
-    atomic_init(&mem->is_tried, !self->is_pinning);
+    muct_pin_init(mem, address, length,
+                  self->is_pinning ? MUCT_PIN_UNTRIED : MUCT_PIN_PAGEABLE);
     *memh_p = mem;
     return UCS_OK;
-}
-
-static void muct_copy_mem_unpin(const muct_copy_md_t *md, const muct_copy_mem_t *mem)
-{
-    int mode, ret;
-
-    if (!mem->is_pinned) {
-        return;
-    }
-
-    mode = muct_gpu_relax(md->gpu);
-    ret = md->gpu->host_unregister(mem->address);
-    muct_gpu_unrelax(md->gpu, mode);
-    if (ret != MUCT_HIP_SUCCESS) {
-        muct_warn("hipHostUnregister(%p length %zu) failed: %s", mem->address,
-                  mem->length, muct_gpu_error_name(md->gpu, ret));
-    }
 }
 
 static ucs_status_t muct_copy_md_mem_dereg(uct_md_h md,
                                            const uct_md_mem_dereg_params_t *params)
 {
-    muct_copy_mem_t *mem = MUCT_PARAM(UCT_MD_MEM_DEREG_FIELD, params, memh, MEMH, NULL);
+    muct_pin_t *mem = MUCT_PARAM(UCT_MD_MEM_DEREG_FIELD, params, memh, MEMH, NULL);
     unsigned flags = MUCT_PARAM(UCT_MD_MEM_DEREG_FIELD, params, flags, FLAGS, 0);
 
     if (flags & UCT_MD_MEM_DEREG_FLAG_INVALIDATE) {
@@ -179,7 +116,7 @@ static ucs_status_t muct_copy_md_mem_dereg(uct_md_h md,
         return UCS_ERR_INVALID_PARAM;
     }
 
-    muct_copy_mem_unpin(ucs_derived_of(md, muct_copy_md_t), mem);
+    muct_pin_drop(ucs_derived_of(md, muct_copy_md_t)->gpu, mem);
     free(mem);
     return UCS_OK;
 }
@@ -250,10 +187,7 @@ static ucs_status_t muct_copy_rkey_release(uct_component_t *component, uct_rkey_
 
 static void muct_copy_md_close(uct_md_h md)
 {
-    muct_copy_md_t *self = ucs_derived_of(md, muct_copy_md_t);
-
-    pthread_mutex_destroy(&self->pin_lock);
-    free(self);
+    free(ucs_derived_of(md, muct_copy_md_t));
 }
 
 static MUCT_ABI_PADDED(uct_md_ops_t) muct_copy_md_ops = {
@@ -318,7 +252,6 @@ static ucs_status_t muct_copy_md_open(uct_component_t *component, const char *na
     md->is_active = muct_copy_md_may_be_active(config);
     md->is_detecting = config->detect;
     md->is_pinning = config->pin;
-    pthread_mutex_init(&md->pin_lock, NULL);
     if (md->is_active && md->is_detecting) {
         muct_ucx_rocm_detect_without_cache(md->gpu);
     }

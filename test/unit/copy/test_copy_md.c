@@ -38,7 +38,7 @@ static uct_md_h open_md(void)
     return md;
 }
 
-static muct_copy_mem_t *reg_host(uct_md_h md)
+static muct_pin_t *reg_host(uct_md_h md)
 {
     uct_mem_h memh;
 
@@ -47,15 +47,15 @@ static muct_copy_mem_t *reg_host(uct_md_h md)
     return memh;
 }
 
-static void pin(uct_md_h md, muct_copy_mem_t *mem)
+static void pin(uct_md_h md, muct_pin_t *mem)
 {
-    muct_copy_mem_pin(ucs_derived_of(md, muct_copy_md_t), mem);
+    muct_pin(ucs_derived_of(md, muct_copy_md_t)->gpu, mem);
 }
 
 START_TEST(host_memory_is_pinned_with_its_first_copy)
 {
     uct_md_h md = open_md();
-    muct_copy_mem_t *mem = reg_host(md);
+    muct_pin_t *mem = reg_host(md);
 
     ck_assert_uint_eq(live_host_memory(), 0);
     pin(md, mem);
@@ -71,7 +71,7 @@ END_TEST
 START_TEST(memory_the_application_pinned_stays_its_own)
 {
     uct_md_h md = open_md();
-    muct_copy_mem_t *mem = reg_host(md);
+    muct_pin_t *mem = reg_host(md);
 
     ck_assert_int_eq(gpu->host_register(host + 4096, 8192, 0), 0);
     pin(md, mem);
@@ -87,7 +87,7 @@ END_TEST
 START_TEST(memory_the_application_registered_stays_registered)
 {
     uct_md_h md = open_md();
-    muct_copy_mem_t *mem = reg_host(md);
+    muct_pin_t *mem = reg_host(md);
 
     ck_assert_int_eq(gpu->host_register(mem->address, mem->length, 0), 0);
     pin(md, mem);
@@ -101,7 +101,7 @@ END_TEST
 
 START_TEST(nothing_is_pinned_against_the_users_will)
 {
-    muct_copy_mem_t *mem;
+    muct_pin_t *mem;
     uct_md_h md;
 
     setenv("UCX_MORI_COPY_PIN", "n", 1);
