@@ -7,19 +7,27 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
-#define CT_MEM_ALIGN 4096
-
-
-static void *ct_mem_alloc_raw(size_t length, ucs_memory_type_t type)
+/* A shared mapping: a transport may reach it by its file. */
+static void *ct_mem_alloc_host(ct_mem_t *mem)
 {
-    void *addr = NULL;
+    void *addr;
 
-    if (type == UCS_MEMORY_TYPE_ROCM) {
-        return mkv_hip_alloc(length);
+    mem->fd = memfd_create("conformance", MFD_CLOEXEC);
+    if ((mem->fd < 0) || (ftruncate(mem->fd, (off_t)mem->length) != 0)) {
+        return NULL;
     }
 
-    return (posix_memalign(&addr, CT_MEM_ALIGN, length) == 0) ? addr : NULL;
+    addr = mmap(NULL, mem->length, PROT_READ | PROT_WRITE, MAP_SHARED, mem->fd, 0);
+    return (addr == MAP_FAILED) ? NULL : addr;
+}
+
+static void *ct_mem_alloc_raw(ct_mem_t *mem)
+{
+    return (mem->type == UCS_MEMORY_TYPE_ROCM) ? mkv_hip_alloc(mem->length)
+                                               : ct_mem_alloc_host(mem);
 }
 
 static void ct_mem_free_raw(ct_mem_t *mem)
@@ -27,7 +35,8 @@ static void ct_mem_free_raw(ct_mem_t *mem)
     if (mem->type == UCS_MEMORY_TYPE_ROCM) {
         mkv_hip_free(mem->addr);
     } else {
-        free(mem->addr);
+        munmap(mem->addr, mem->length);
+        close(mem->fd);
     }
 }
 
@@ -96,7 +105,7 @@ ucs_status_t ct_mem_create(ct_side_t *side, size_t length, ucs_memory_type_t typ
         return ct_mem_alloc_from_md(side, mem);
     }
 
-    mem->addr = ct_mem_alloc_raw(length, type);
+    mem->addr = ct_mem_alloc_raw(mem);
     if (mem->addr == NULL) {
         snprintf(side->why, sizeof(side->why), "no memory for %zu bytes", length);
         return UCS_ERR_NO_MEMORY;

@@ -82,6 +82,7 @@ typedef struct ct_mem {
     ucs_memory_type_t type;
     uct_mem_h memh;
     ct_mem_how_t how;
+    int fd; /**< Of host memory */
     uct_allocated_memory_t from_md;
 } ct_mem_t;
 

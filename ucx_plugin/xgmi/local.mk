@@ -12,6 +12,8 @@ muct_sources += \
 	ucx_plugin/xgmi/memory/xgmi_closer.h \
 	ucx_plugin/xgmi/memory/xgmi_export.c \
 	ucx_plugin/xgmi/memory/xgmi_export.h \
+	ucx_plugin/xgmi/memory/xgmi_file.c \
+	ucx_plugin/xgmi/memory/xgmi_file.h \
 	ucx_plugin/xgmi/memory/xgmi_global.c \
 	ucx_plugin/xgmi/memory/xgmi_global.h \
 	ucx_plugin/xgmi/memory/xgmi_hold.c \

@@ -92,13 +92,14 @@ static ucs_status_t muct_xgmi_md_query(uct_md_h md, uct_md_attr_v2_t *attr)
 {
     const muct_xgmi_md_t *self = ucs_derived_of(md, muct_xgmi_md_t);
     uint64_t rocm = UCS_BIT(UCS_MEMORY_TYPE_ROCM);
+    uint64_t host = UCS_BIT(UCS_MEMORY_TYPE_HOST);
 
     uct_md_base_md_query(attr);
     attr->flags = UCT_MD_FLAG_REG | UCT_MD_FLAG_ALLOC | UCT_MD_FLAG_NEED_MEMH |
                   UCT_MD_FLAG_NEED_RKEY | UCT_MD_FLAG_INVALIDATE |
                   UCT_MD_FLAG_INVALIDATE_RMA;
-    attr->reg_mem_types = rocm;
-    attr->cache_mem_types = rocm;
+    attr->reg_mem_types = rocm | host;
+    attr->cache_mem_types = rocm | host;
     attr->alloc_mem_types = rocm;
     attr->max_alloc = SIZE_MAX;
     attr->access_mem_types = 0; /* without registration: nothing */
@@ -162,37 +163,69 @@ static ucs_status_t muct_xgmi_md_mem_query(uct_md_h md, const void *address,
     return UCS_OK;
 }
 
+static ucs_status_t muct_xgmi_mem_examine_gpu(const muct_gpu_mem_info_t *info,
+                                              void *address, size_t length,
+                                              muct_xgmi_mem_t *mem)
+{
+    mem->length = muct_xgmi_range_fit(info, (uintptr_t)address, length);
+    if (mem->length == 0) {
+        muct_debug("%p length %zu is not inside the allocation 0x%zx length %zu",
+                   address, length, info->base, info->length);
+        return UCS_ERR_INVALID_ADDR;
+    }
+
+    mem->device = info->device;
+    atomic_store_explicit(&muct_xgmi_global.device, info->device, memory_order_relaxed);
+    return UCS_OK;
+}
+
+/*
+ * UCX keeps registrations until the memory is unmapped. The runtime refuses copies,
+ * also the application's, over the end of registered memory. So memory that an
+ * allocator may give out again in other pieces is not pinned: glibc unmaps what is at
+ * least so large.
+ */
+#define MUCT_XGMI_MIN_PINNED (32u << 20)
+
+/* The flags are those of ucp_mem_map(): other memory is a message's. */
+static bool muct_xgmi_mem_may_pin(uint64_t flags, void *address, size_t length)
+{
+    return ((flags & UCT_MD_MEM_ACCESS_RMA) == UCT_MD_MEM_ACCESS_RMA) &&
+           ((length >= MUCT_XGMI_MIN_PINNED) ||
+            muct_xgmi_file_is_mapped((uintptr_t)address, length));
+}
+
 /* Fills in what is known of the memory but for its range. */
 static ucs_status_t muct_xgmi_mem_examine(const muct_xgmi_md_t *md, void *address,
-                                          size_t length, muct_xgmi_mem_t *mem)
+                                          size_t length,
+                                          const uct_md_mem_reg_params_t *params,
+                                          muct_xgmi_mem_t *mem)
 {
+    uint64_t flags = MUCT_PARAM(UCT_MD_MEM_REG_FIELD, params, flags, FLAGS, 0);
+    ucs_memory_type_t type = MUCT_PARAM(UCT_MD_MEM_REG_FIELD, params, mem_type,
+                                        MEM_TYPE, UCS_MEMORY_TYPE_HOST);
     muct_gpu_mem_info_t info;
-    void *device_address;
-    int ret;
+    bool is_covered;
 
     if (muct_gpu_query_range(md->gpu, address, length, &info) == UCS_OK) {
-        mem->length = muct_xgmi_range_fit(&info, (uintptr_t)address, length);
-        if (mem->length == 0) {
-            muct_debug("%p length %zu is not inside the allocation 0x%zx length %zu",
-                       address, length, info.base, info.length);
-            return UCS_ERR_INVALID_ADDR;
-        }
-        mem->device = info.device;
-        atomic_store_explicit(&muct_xgmi_global.device, info.device,
-                              memory_order_relaxed);
-        return UCS_OK;
+        return muct_xgmi_mem_examine_gpu(&info, address, length, mem);
     }
 
-    ret = md->gpu->host_get_device_pointer(&device_address, address, 0);
-    if (muct_gpu_forget(md->gpu, ret) == MUCT_HIP_SUCCESS) {
-        mem->is_host = true;
-        mem->device = muct_xgmi_md_default_device(md);
-        mem->delta = (uintptr_t)device_address - (uintptr_t)address;
-        return UCS_OK;
+    mem->is_host = true;
+    mem->device = muct_xgmi_md_default_device(md);
+    muct_pin_init(&mem->pin, address, length, MUCT_PIN_UNTRIED);
+    is_covered = muct_pin_is_covered(md->gpu, &mem->pin);
+    if ((type != UCS_MEMORY_TYPE_HOST) && !is_covered) {
+        muct_debug("%p is neither device memory nor pinned host memory", address);
+        return UCS_ERR_INVALID_ADDR;
     }
 
-    muct_debug("%p is neither device memory nor pinned host memory", address);
-    return UCS_ERR_INVALID_ADDR;
+    if (is_covered || muct_xgmi_mem_may_pin(flags, address, length)) {
+        (void)muct_pin(md->gpu, &mem->pin);
+    } else {
+        muct_pin_init(&mem->pin, address, length, MUCT_PIN_PAGEABLE);
+    }
+    return UCS_OK;
 }
 
 static ucs_status_t muct_xgmi_md_mem_reg(uct_md_h md, void *address, size_t length,
@@ -212,7 +245,7 @@ static ucs_status_t muct_xgmi_md_mem_reg(uct_md_h md, void *address, size_t leng
 
     mem->address = (uintptr_t)address;
     mem->length = length;
-    status = muct_xgmi_mem_examine(self, address, length, mem);
+    status = muct_xgmi_mem_examine(self, address, length, params, mem);
     if (status != UCS_OK) {
         ucs_log((flags & UCT_MD_MEM_FLAG_HIDE_ERRORS) ? UCS_LOG_LEVEL_DEBUG
                                                       : UCS_LOG_LEVEL_ERROR,
@@ -281,14 +314,36 @@ static void muct_xgmi_mem_warn_several(const muct_xgmi_mem_t *mem)
     }
 }
 
+/* A registration of host memory is of one file for good, or of none. */
+static ucs_status_t muct_xgmi_mem_export_file(muct_xgmi_mem_t *mem)
+{
+    muct_xgmi_export_t *export = &mem->export;
+
+    if (!mem->is_private && (export->length == 0)) {
+        mem->is_private =
+            (muct_xgmi_file_find(mem->address, mem->length, &mem->file) != UCS_OK);
+    }
+    if (mem->is_private) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+
+    export->base = mem->file.base;
+    export->length = mem->file.length;
+    export->device = mem->device;
+    muct_xgmi_file_pack(&mem->file, export->handle);
+    return UCS_OK;
+}
+
 /* Memory that cannot be exported has a key all the same: UCX packs all or none. */
 static ucs_status_t muct_xgmi_mem_export(const muct_xgmi_md_t *md, muct_xgmi_mem_t *mem,
                                          muct_xgmi_key_t *key)
 {
     const muct_xgmi_export_t *export = &mem->export;
+    ucs_status_t status;
 
-    if (mem->is_host ||
-        (muct_xgmi_export_get(md->gpu, mem->address, &mem->export) != UCS_OK)) {
+    status = mem->is_host ? muct_xgmi_mem_export_file(mem)
+                          : muct_xgmi_export_get(md->gpu, mem->address, &mem->export);
+    if (status != UCS_OK) {
         return UCS_ERR_UNSUPPORTED;
     }
     if (mem->address - export->base + mem->length > export->length) {
@@ -350,7 +405,7 @@ static ucs_status_t muct_xgmi_md_mkey_pack(uct_md_h md, uct_mem_h memh, void *ad
     key.length = mem->length;
     if ((muct_xgmi_mem_export(self, mem, &key) == UCS_OK) &&
         (muct_xgmi_mem_use_slot(mem) == UCS_OK)) {
-        key.kind = MUCT_XGMI_KEY_REMOTE;
+        key.kind = mem->is_host ? MUCT_XGMI_KEY_FILE : MUCT_XGMI_KEY_REMOTE;
         key.slot = mem->slot;
         key.generation = mem->generation;
     } else {
@@ -388,6 +443,12 @@ static ucs_status_t muct_xgmi_md_mem_dereg(uct_md_h md,
         muct_completion_invoke(comp, UCS_OK);
     }
 
+    if (mem->is_host) {
+        muct_pin_drop(self->gpu, &mem->pin);
+        if (mem->export.length > 0) {
+            muct_xgmi_file_release(&mem->file);
+        }
+    }
     free(mem);
     return UCS_OK;
 }

@@ -8,10 +8,11 @@
  * Memory domain of mori_xgmi: GPU memory registered here and keys of peers' memory.
  *
  * Memory types. Device memory of the GPU runtime is ROCM memory. It is registered,
- * detected and exported. Pinned host memory may be registered as ROCM memory too, to be
- * the local end of copies; its key says that no other process can use it. Plain host
- * memory is not registered: copies from and to it go through pinned buffers of the
- * interface, and remote host memory is left to other transports.
+ * detected and exported. Host memory is pinned when the application maps it with UCX
+ * and it is a file's or large. Other host memory is copied through pinned buffers, or
+ * by copy calls where a piece is longer than these or one of a list. Other processes
+ * reach host memory that is a shared mapping of a file in memory. The key of other host
+ * memory says that no other process can use it.
  *
  * Keys. A memory handle gets a slot of this process's control page with its first key.
  * Deregistration makes the keys void; with the invalidate flag its completion comes
@@ -19,8 +20,10 @@
  */
 
 #include "base/muct_gpu.h"
+#include "base/memory/muct_pin.h"
 #include "base/muct_transport.h"
 #include "xgmi/memory/xgmi_export.h"
+#include "xgmi/memory/xgmi_file.h"
 #include "xgmi/memory/xgmi_global.h"
 #include "xgmi/xgmi_inval.h"
 #include "xgmi/memory/xgmi_map.h"
@@ -46,9 +49,11 @@ typedef struct muct_xgmi_md {
 typedef struct muct_xgmi_mem {
     uint64_t address;
     uint64_t length;
-    uint64_t delta; /**< Add it to an address here to get the device's */
     int device; /**< Device of the memory; for host memory: the device that copies */
     bool is_host;
+    bool is_private;       /**< It is not of a file that others can map */
+    muct_pin_t pin;        /**< Of host memory */
+    muct_xgmi_file_t file; /**< Of host memory that has a key for others */
     bool has_slot;
     bool may_invalidate; /**< A key was packed for it */
     uint32_t slot;

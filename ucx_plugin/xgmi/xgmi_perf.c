@@ -15,6 +15,14 @@
 #define MUCT_XGMI_MESSAGE_OVERHEAD 0.1e-6
 #define MUCT_XGMI_MESSAGE_BANDWIDTH (10.0 * UCS_GBYTE)
 
+/* Host memory that a GPU copies: bytes per second of PCI Express 4 with 16 lanes, and
+ * seconds of a launch with its end. UCP compares messages with it. A rendezvous lets
+ * the side with the host memory move: private memory of a peer is found to be out of
+ * reach only when its key is unpacked. So remote host memory counts as slower. */
+#define MUCT_XGMI_HOST_BANDWIDTH (25.0 * UCS_GBYTE)
+#define MUCT_XGMI_HOST_LATENCY 8e-6
+#define MUCT_XGMI_REMOTE_HOST_FACTOR 0.5
+
 
 void muct_xgmi_perf_find_links(muct_xgmi_iface_t *iface, const char *topology,
                                double bandwidth)
@@ -66,6 +74,31 @@ static bool muct_xgmi_perf_is_message(const uct_perf_attr_t *attr)
             (attr->operation == UCT_EP_OP_AM_BCOPY));
 }
 
+static bool muct_xgmi_perf_is_zcopy(const uct_perf_attr_t *attr)
+{
+    return (attr->field_mask & UCT_PERF_ATTR_FIELD_OPERATION) &&
+           ((attr->operation == UCT_EP_OP_PUT_ZCOPY) ||
+            (attr->operation == UCT_EP_OP_GET_ZCOPY));
+}
+
+/* Share of the bus of a zero-copy of host memory; 0: it is of none. Buffered puts and
+ * gets have their copies to pinned buffers in UCP's sum. */
+static double muct_xgmi_perf_host_share(const uct_perf_attr_t *attr)
+{
+    if (!muct_xgmi_perf_is_zcopy(attr)) {
+        return 0;
+    }
+    if ((attr->field_mask & UCT_PERF_ATTR_FIELD_REMOTE_MEMORY_TYPE) &&
+        (attr->remote_memory_type == UCS_MEMORY_TYPE_HOST)) {
+        return MUCT_XGMI_REMOTE_HOST_FACTOR;
+    }
+
+    return ((attr->field_mask & UCT_PERF_ATTR_FIELD_LOCAL_MEMORY_TYPE) &&
+            (attr->local_memory_type == UCS_MEMORY_TYPE_HOST))
+               ? 1
+               : 0;
+}
+
 static void muct_xgmi_perf_of_message(uct_perf_attr_t *attr)
 {
     const uct_ppn_bandwidth_t bandwidth = {.dedicated = MUCT_XGMI_MESSAGE_BANDWIDTH};
@@ -92,10 +125,18 @@ ucs_status_t muct_xgmi_perf_estimate(uct_iface_h tl_iface, uct_perf_attr_t *attr
     const muct_xgmi_iface_t *iface = ucs_derived_of(tl_iface, muct_xgmi_iface_t);
     ucs_status_t status = uct_base_iface_estimate_perf(tl_iface, attr);
     double bandwidth = muct_xgmi_perf_pair(iface, attr);
+    double host_share = muct_xgmi_perf_host_share(attr);
 
     if ((status == UCS_OK) && muct_xgmi_perf_is_message(attr)) {
         muct_xgmi_perf_of_message(attr);
         return UCS_OK;
+    }
+    if ((status == UCS_OK) && (host_share > 0)) {
+        bandwidth = host_share * MUCT_XGMI_HOST_BANDWIDTH;
+        if (attr->field_mask & UCT_PERF_ATTR_FIELD_LATENCY) {
+            attr->latency =
+                ucs_linear_func_make(MUCT_XGMI_HOST_LATENCY / host_share, 0);
+        }
     }
     if ((status == UCS_OK) && (bandwidth > 0)) {
         if (attr->field_mask & UCT_PERF_ATTR_FIELD_BANDWIDTH) {

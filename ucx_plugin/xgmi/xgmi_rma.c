@@ -143,6 +143,36 @@ static inline void muct_xgmi_ep_add(muct_xgmi_queue_t *queue, muct_xgmi_dir_t di
     }
 }
 
+static size_t muct_xgmi_iov_pack(void *dest, void *arg)
+{
+    const uct_iov_t *iov = arg;
+
+    memcpy(dest, iov->buffer, iov->length);
+    return iov->length;
+}
+
+static void muct_xgmi_iov_unpack(void *arg, const void *data, size_t length)
+{
+    memcpy(arg, data, length);
+}
+
+/* Kernels cannot use the memory, and a copy call for each piece costs more than this.
+ */
+static UCS_F_NOINLINE ucs_status_t
+muct_xgmi_ep_zcopy_staged(uct_ep_h ep, muct_xgmi_dir_t dir, const uct_iov_t *iov,
+                          uint64_t raddr, uct_rkey_t rkey, uct_completion_t *comp)
+{
+    ssize_t sent;
+
+    if (dir == MUCT_XGMI_GET) {
+        return muct_xgmi_ep_get_bcopy(ep, muct_xgmi_iov_unpack, iov->buffer,
+                                      iov->length, raddr, rkey, comp);
+    }
+
+    sent = muct_xgmi_ep_put_bcopy(ep, muct_xgmi_iov_pack, (void *)iov, raddr, rkey);
+    return (sent < 0) ? (ucs_status_t)sent : UCS_OK;
+}
+
 /* max_iov allows one piece at most, because pieces may be on different devices. */
 static UCS_F_ALWAYS_INLINE ucs_status_t muct_xgmi_ep_zcopy(
     uct_ep_h tl_ep, const muct_xgmi_dir_t dir, const uct_iov_t *iov, size_t iovcnt,
@@ -151,7 +181,7 @@ static UCS_F_ALWAYS_INLINE ucs_status_t muct_xgmi_ep_zcopy(
     muct_xgmi_ep_t *ep = ucs_derived_of(tl_ep, muct_xgmi_ep_t);
     muct_xgmi_iface_t *iface = ucs_derived_of(tl_ep->iface, muct_xgmi_iface_t);
     const muct_xgmi_rkey_t *rkey = (const muct_xgmi_rkey_t *)tl_rkey;
-    const muct_xgmi_mem_t *mem;
+    muct_xgmi_mem_t *mem;
     muct_xgmi_queue_t *queue;
     uint64_t laddr = 0;
     ucs_status_t status;
@@ -173,6 +203,11 @@ static UCS_F_ALWAYS_INLINE ucs_status_t muct_xgmi_ep_zcopy(
         return UCS_ERR_INVALID_PARAM;
     }
 
+    if (ucs_unlikely(mem->is_host) && !muct_pin(iface->md->gpu, &mem->pin) &&
+        (iov->length <= iface->stage.size)) {
+        return muct_xgmi_ep_zcopy_staged(tl_ep, dir, iov, raddr, tl_rkey, comp);
+    }
+
     status = muct_xgmi_iface_queue(iface, dir, mem->device, &queue);
     if (ucs_unlikely(status != UCS_OK)) {
         return status;
@@ -191,7 +226,8 @@ static UCS_F_ALWAYS_INLINE ucs_status_t muct_xgmi_ep_zcopy(
     muct_trace_op((dir == MUCT_XGMI_PUT) ? "put zcopy" : "get zcopy", iov->length,
                   raddr);
     muct_xgmi_queue_set_operands(queue, mem, rkey->uid);
-    muct_xgmi_ep_add(queue, dir, (uintptr_t)iov->buffer + mem->delta, laddr,
+    muct_xgmi_ep_add(queue, dir,
+                     (uintptr_t)iov->buffer + muct_xgmi_ep_use_local(queue, mem), laddr,
                      iov->length);
     muct_xgmi_ep_commit(ep, queue, muct_xgmi_ep_zcopy_done, comp);
     return UCS_INPROGRESS;

@@ -130,6 +130,27 @@ static inline ucs_status_t muct_xgmi_ep_may_post(muct_xgmi_ep_t *ep)
 }
 
 
+/**
+ * Make memory ready to be the local end of copies of the open batch. Kernels may not
+ * use what the runtime refused to pin, so the batch is copied by calls then.
+ *
+ * @return What to add to an address to get the device's.
+ */
+static inline uint64_t muct_xgmi_ep_use_local(muct_xgmi_queue_t *queue,
+                                              muct_xgmi_mem_t *mem)
+{
+    if (ucs_likely(!mem->is_host)) {
+        return 0;
+    }
+    if (!muct_pin(queue->gpu, &mem->pin)) {
+        queue->is_by_calls = true;
+        return 0;
+    }
+
+    return mem->pin.delta;
+}
+
+
 /** Make the entries added since the last commit an operation. */
 static inline void muct_xgmi_ep_commit(muct_xgmi_ep_t *ep, muct_xgmi_queue_t *queue,
                                        muct_xgmi_op_done_t done, void *arg)

@@ -56,7 +56,7 @@ typedef struct muct_xgmi_sgl_last {
 /* Other memory or another key than before. */
 static ucs_status_t muct_xgmi_sgl_switch_operands(muct_xgmi_sgl_last_t *last,
                                                   muct_xgmi_queue_t *queue,
-                                                  const muct_xgmi_mem_t *mem,
+                                                  muct_xgmi_mem_t *mem,
                                                   const muct_xgmi_rkey_t *rkey)
 {
     const muct_xgmi_window_t *window;
@@ -71,7 +71,7 @@ static ucs_status_t muct_xgmi_sgl_switch_operands(muct_xgmi_sgl_last_t *last,
     last->rkey = (uct_rkey_t)rkey;
     last->window = *window;
     last->num_tiles = 0;
-    last->local = mem->delta;
+    last->local = muct_xgmi_ep_use_local(queue, mem);
     last->remote = window->delta;
     queue->list.dst_end = UINT64_MAX; /* not to be joined */
     return UCS_OK;
@@ -90,7 +90,7 @@ static UCS_F_NOINLINE ucs_status_t muct_xgmi_sgl_add_other(muct_xgmi_sgl_last_t 
                                                            size_t i)
 {
     const muct_xgmi_rkey_t *rkey = (const muct_xgmi_rkey_t *)sgl->rkeys[i];
-    const muct_xgmi_mem_t *mem = sgl->memhs[i];
+    muct_xgmi_mem_t *mem = sgl->memhs[i];
     uint64_t length = sgl->lengths[i];
     uint64_t raddr = sgl->raddrs[i];
     uint64_t local, remote;

@@ -382,7 +382,7 @@ END_TEST
 START_TEST(way_is_barred_for_a_while)
 {
     muct_xgmi_way_t *ways = NULL;
-    muct_xgmi_way_t *way = muct_xgmi_way_get(&ways, 1, 0);
+    muct_xgmi_way_t *way = muct_xgmi_way_get(&ways, 1, 0, false);
     uint64_t again = 5 + MUCT_XGMI_WAY_BARRED_NS;
 
     ck_assert(!muct_xgmi_way_is_barred(way, 5));

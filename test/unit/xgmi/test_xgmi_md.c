@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* The memory domain beside ROCm support of UCX's own. */
+/* The memory domain: beside ROCm support of UCX's own, and host memory. */
 
 #include "test/support/fake_hip.h"
 #include "test/support/mkv_check.h"
@@ -8,10 +8,14 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #define LENGTH 65536
+#define LARGE (32u << 20)
 
 static unsigned num_rocm_domains;
+static const muct_gpu_t *gpu;
 
 
 static ucs_status_t query_rocm(uct_component_t *component,
@@ -26,6 +30,20 @@ static ucs_status_t query_rocm(uct_component_t *component,
 static uct_component_t rocm_component = {.name = "rocm_cpy",
                                          .query_md_resources = query_rocm};
 
+static uct_md_h open_md(void)
+{
+    uct_md_config_t *config;
+    uct_md_h md;
+
+    ck_assert_int_eq(
+        uct_md_config_read(&muct_xgmi_component.super, NULL, NULL, &config), UCS_OK);
+    ck_assert_int_eq(
+        uct_md_open(&muct_xgmi_component.super, MUCT_XGMI_NAME, config, &md), UCS_OK);
+    uct_config_release(config);
+    ck_assert_int_eq(muct_gpu_get(&gpu), UCS_OK);
+    return md;
+}
+
 /* Check the domain's claims when UCX's component has so many domains; the rest is the
  * same. */
 static void claims(unsigned num_domains, uint64_t detected, uint64_t dmabuf)
@@ -33,24 +51,17 @@ static void claims(unsigned num_domains, uint64_t detected, uint64_t dmabuf)
     const uint64_t rocm = UCS_BIT(UCS_MEMORY_TYPE_ROCM);
     uct_md_mem_attr_v2_t where = {.field_mask = UCT_MD_MEM_ATTR_V2_FIELD_SYS_DEV};
     uct_md_attr_v2_t attr = {.flags = 0};
-    uct_md_config_t *config;
-    const muct_gpu_t *gpu;
     void *memory;
     uct_md_h md;
 
     num_rocm_domains = num_domains;
-    ck_assert_int_eq(
-        uct_md_config_read(&muct_xgmi_component.super, NULL, NULL, &config), UCS_OK);
-    ck_assert_int_eq(
-        uct_md_open(&muct_xgmi_component.super, MUCT_XGMI_NAME, config, &md), UCS_OK);
-    uct_config_release(config);
+    md = open_md();
     ck_assert_int_eq(md->ops->query(md, &attr), UCS_OK);
     ck_assert_msg(attr.detect_mem_types == detected, "%u domains, UCX_TLS=%s",
                   num_domains, getenv("UCX_TLS"));
     ck_assert_uint_eq(attr.dmabuf_mem_types, dmabuf);
-    ck_assert_uint_eq(attr.reg_mem_types, rocm);
+    ck_assert_uint_eq(attr.reg_mem_types, rocm | UCS_BIT(UCS_MEMORY_TYPE_HOST));
 
-    ck_assert_int_eq(muct_gpu_get(&gpu), UCS_OK);
     ck_assert_int_eq(gpu->mem_alloc(&memory, LENGTH), 0);
     ck_assert_int_eq(md->ops->mem_query(md, memory, LENGTH, &where), UCS_OK);
     ck_assert_uint_ne(where.sys_dev, UCS_SYS_DEVICE_ID_UNKNOWN);
@@ -73,6 +84,174 @@ START_TEST(ucx_own_support_recognises_memory_where_it_is_used)
 }
 END_TEST
 
+/* A shared mapping of a file in memory; its descriptor stays open if asked for */
+static char *map_file(int *fd_p)
+{
+    int fd = memfd_create("test", 0);
+    void *address;
+
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(ftruncate(fd, LENGTH), 0);
+    address = mmap(NULL, LENGTH, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    ck_assert_ptr_ne(address, MAP_FAILED);
+    *fd_p = fd;
+    return address;
+}
+
+static uct_mem_h reg_host(uct_md_h md, void *address, unsigned flags)
+{
+    uct_mem_h memh;
+
+    ck_assert_int_eq(uct_md_mem_reg(md, address, LENGTH, flags, &memh), UCS_OK);
+    return memh;
+}
+
+static bool is_pinned(void *address)
+{
+    void *found;
+
+    return muct_gpu_forget(gpu, gpu->host_get_device_pointer(&found, address, 0)) == 0;
+}
+
+static muct_xgmi_key_t key_of(uct_md_h md, uct_mem_h memh)
+{
+    unsigned char packed[MUCT_XGMI_KEY_PACKED_SIZE];
+    muct_xgmi_key_t key;
+
+    ck_assert_int_eq(uct_md_mkey_pack(md, memh, packed), UCS_OK);
+    ck_assert_int_eq(muct_xgmi_key_unpack(packed, sizeof(packed), &key), UCS_OK);
+    return key;
+}
+
+/* What malloc() may give out again in other pieces stays as it is */
+START_TEST(host_memory_is_pinned_when_it_is_mapped)
+{
+    uct_md_h md = open_md();
+    char *memory;
+    uct_mem_h memh;
+    int fd;
+
+    memory = map_file(&fd);
+    memh = reg_host(md, memory, UCT_MD_MEM_ACCESS_RMA);
+    ck_assert(is_pinned(memory) && is_pinned(memory + LENGTH - 1));
+    ck_assert_int_eq(uct_md_mem_dereg(md, memh), UCS_OK);
+    ck_assert(!is_pinned(memory));
+
+    memh = reg_host(md, memory, UCT_MD_MEM_ACCESS_LOCAL_READ);
+    ck_assert(!muct_pin(gpu, &((muct_xgmi_mem_t *)memh)->pin));
+    ck_assert(!is_pinned(memory));
+    ck_assert_int_eq(uct_md_mem_dereg(md, memh), UCS_OK);
+
+    memory = malloc(LENGTH);
+    memh = reg_host(md, memory, UCT_MD_MEM_ACCESS_RMA);
+    ck_assert(!is_pinned(memory));
+    ck_assert_int_eq(uct_md_mem_dereg(md, memh), UCS_OK);
+    free(memory);
+
+    memory =
+        mmap(NULL, LARGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ck_assert_int_eq(uct_md_mem_reg(md, memory, LARGE, UCT_MD_MEM_ACCESS_RMA, &memh),
+                     UCS_OK);
+    ck_assert(is_pinned(memory) && is_pinned(memory + LARGE - 1));
+    ck_assert_int_eq(uct_md_mem_dereg(md, memh), UCS_OK);
+    uct_md_close(md);
+}
+END_TEST
+
+/* One hipHostUnregister() would end the application's registration. A kernel would read
+ * behind its end. */
+START_TEST(host_memory_registered_in_part_is_left_to_copy_calls)
+{
+    uct_md_h md = open_md();
+    char *memory;
+    uct_mem_h memh;
+    int fd;
+
+    memory = map_file(&fd);
+    ck_assert_int_eq(gpu->host_register(memory, LENGTH / 2, 0), 0);
+    memh = reg_host(md, memory, UCT_MD_MEM_ACCESS_RMA);
+    ck_assert(!muct_pin(gpu, &((muct_xgmi_mem_t *)memh)->pin));
+    ck_assert_int_eq(uct_md_mem_dereg(md, memh), UCS_OK);
+    ck_assert(is_pinned(memory));
+    ck_assert_int_eq(gpu->host_unregister(memory), 0);
+
+    ck_assert_int_eq(gpu->host_register(memory, LENGTH, 0), 0);
+    memh = reg_host(md, memory, UCT_MD_MEM_ACCESS_RMA);
+    ck_assert(muct_pin(gpu, &((muct_xgmi_mem_t *)memh)->pin));
+    ck_assert_int_eq(uct_md_mem_dereg(md, memh), UCS_OK);
+    ck_assert(is_pinned(memory));
+    ck_assert_int_eq(gpu->host_unregister(memory), 0);
+    uct_md_close(md);
+}
+END_TEST
+
+START_TEST(key_names_a_file_that_others_can_map)
+{
+    char *memory, *private = mmap(NULL, LENGTH, PROT_READ | PROT_WRITE,
+                                  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    uct_md_h md = open_md();
+    muct_xgmi_key_t key;
+    void *peer = NULL;
+    uct_mem_h memh;
+    int fd;
+
+    memory = map_file(&fd);
+    memh = reg_host(md, memory, UCT_MD_MEM_ACCESS_RMA);
+    key = key_of(md, memh);
+    ck_assert_int_eq(key.kind, MUCT_XGMI_KEY_FILE);
+    close(fd); /* the domain has its own */
+    ck_assert_int_eq(muct_xgmi_file_map(key.handle, getpid(), LENGTH, &peer), UCS_OK);
+    memory[LENGTH - 1] = 7;
+    ck_assert_int_eq(((char *)peer)[LENGTH - 1], 7);
+    munmap(peer, LENGTH);
+    ck_assert_int_eq(muct_xgmi_file_map(key.handle, getpid(), LENGTH + 1, &peer),
+                     UCS_ERR_UNSUPPORTED);
+    ck_assert_int_eq(uct_md_mem_dereg(md, memh), UCS_OK);
+    ck_assert_int_eq(muct_xgmi_file_map(key.handle, getpid(), LENGTH, &peer),
+                     UCS_ERR_UNSUPPORTED);
+
+    memh = reg_host(md, memory, UCT_MD_MEM_ACCESS_RMA); /* no descriptor is left */
+    ck_assert_int_eq(key_of(md, memh).kind, MUCT_XGMI_KEY_LOCAL);
+    ck_assert_int_eq(uct_md_mem_dereg(md, memh), UCS_OK);
+
+    memh = reg_host(md, private, UCT_MD_MEM_ACCESS_RMA);
+    ck_assert_int_eq(key_of(md, memh).kind, MUCT_XGMI_KEY_LOCAL);
+    ck_assert_int_eq(uct_md_mem_dereg(md, memh), UCS_OK);
+    uct_md_close(md);
+}
+END_TEST
+
+/* The number of the owner's descriptor may be another file's by the time of opening */
+START_TEST(other_file_than_the_keys_is_not_mapped)
+{
+    muct_xgmi_file_t file;
+    unsigned char bytes[MUCT_XGMI_FILE_SIZE];
+    void *peer = NULL;
+    char *memory;
+    int fd, other;
+
+    memory = map_file(&fd);
+    (void)map_file(&other);
+    ck_assert_int_eq(muct_xgmi_file_find((uintptr_t)memory + 5000, 100, &file), UCS_OK);
+    ck_assert_uint_eq(file.base, (uintptr_t)memory + 4096);
+    ck_assert_uint_eq(file.length, 4096);
+    ck_assert_uint_eq(file.offset, 4096);
+    ck_assert_int_eq(dup2(other, file.fd), file.fd);
+    muct_xgmi_file_pack(&file, bytes);
+    ck_assert_int_eq(muct_xgmi_file_map(bytes, getpid(), 4096, &peer),
+                     UCS_ERR_UNSUPPORTED);
+    muct_xgmi_file_release(&file);
+
+    ck_assert_int_eq(mprotect(memory, LENGTH, PROT_READ), 0);
+    ck_assert_int_eq(muct_xgmi_file_find((uintptr_t)memory, LENGTH, &file),
+                     UCS_ERR_UNSUPPORTED);
+    ck_assert_int_eq(mprotect(memory, LENGTH, PROT_READ | PROT_WRITE), 0);
+    munmap(memory + 8192, 4096); /* a hole */
+    ck_assert_int_eq(muct_xgmi_file_find((uintptr_t)memory, LENGTH, &file),
+                     UCS_ERR_UNSUPPORTED);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("xgmi_md");
@@ -80,6 +259,10 @@ int main(void)
 
     setenv("UCX_MORI_HIP_LIB", HIPCPU_PATH, 1);
     tcase_add_test(tcase, ucx_own_support_recognises_memory_where_it_is_used);
+    tcase_add_test(tcase, host_memory_is_pinned_when_it_is_mapped);
+    tcase_add_test(tcase, host_memory_registered_in_part_is_left_to_copy_calls);
+    tcase_add_test(tcase, key_names_a_file_that_others_can_map);
+    tcase_add_test(tcase, other_file_than_the_keys_is_not_mapped);
     suite_add_tcase(suite, tcase);
     return mkv_check_run_forked(suite);
 }

@@ -142,6 +142,7 @@ void muct_xgmi_batch_open(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch)
     queue->end_op = batch->ops + queue->config->list_size;
     queue->runs = batch->runs;
     queue->num_runs = 0;
+    queue->is_by_calls = false;
     batch->stamp = ++queue->stamp;
     muct_xgmi_list_init(&queue->list, batch->entries, queue->config->list_size);
     queue->early = batch->entries + muct_xgmi_queue_early_start(queue);
@@ -479,7 +480,8 @@ void muct_xgmi_batch_start(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch)
         muct_xgmi_batch_start_runs(queue, batch);
     }
     if (!muct_xgmi_list_is_empty(&queue->list) &&
-        ((queue->kernel == NULL) || muct_xgmi_batch_is_few(queue) || has_refused ||
+        ((queue->kernel == NULL) || queue->is_by_calls ||
+         muct_xgmi_batch_is_few(queue) || has_refused ||
          !muct_xgmi_batch_start_kernel(queue, batch))) {
         muct_xgmi_batch_start_calls(queue, batch);
     }

@@ -142,6 +142,7 @@ ucs_status_t muct_xgmi_queue_add_window(muct_xgmi_queue_t *queue,
     use->start = rkey->key.address + region->delta;
     use->length = rkey->key.length;
     ++batch->num_uses;
+    queue->is_by_calls |= region->is_pageable;
     muct_xgmi_batch_count_peer(batch, rkey->peer);
 
     window->uid = rkey->uid;

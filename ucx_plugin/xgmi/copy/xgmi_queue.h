@@ -157,6 +157,7 @@ typedef struct muct_xgmi_queue {
     muct_xgmi_batch_t *open;        /**< Batch being filled, or NULL */
     const muct_xgmi_entry_t *early; /**< Entry at which to check for an early start */
     unsigned num_runs;              /**< Runs of the open batch */
+    bool is_by_calls; /**< The open batch has memory that kernels cannot use */
     muct_xgmi_run_t *runs;
     muct_xgmi_gather_t gather; /**< State of the open batch */
     muct_xgmi_leave_t leave;   /**< State of the head */

@@ -18,7 +18,7 @@
 
 typedef struct muct_xgmi_closing {
     struct muct_xgmi_closing *next;
-    void *mapped;
+    muct_xgmi_mapping_t mapping;
     int device;
 } muct_xgmi_closing_t;
 
@@ -43,22 +43,6 @@ static void muct_xgmi_closer_free(muct_xgmi_closer_t *closer)
     free(closer);
 }
 
-static void muct_xgmi_closer_close(const muct_xgmi_closer_t *closer,
-                                   const muct_xgmi_closing_t *closing)
-{
-    int prev, ret;
-
-    if (muct_gpu_push_device(closer->gpu, closing->device, &prev) != UCS_OK) {
-        return;
-    }
-    ret = muct_gpu_ipc_close(closer->gpu, closing->mapped);
-    if (ret != MUCT_HIP_SUCCESS) {
-        muct_warn("closing IPC memory %p on device %d failed: %s", closing->mapped,
-                  closing->device, muct_gpu_error_name(closer->gpu, ret));
-    }
-    muct_gpu_pop_device(closer->gpu, closing->device, prev);
-}
-
 static void *muct_xgmi_closer_main(void *arg)
 {
     muct_xgmi_closer_t *closer = arg;
@@ -81,7 +65,7 @@ static void *muct_xgmi_closer_main(void *arg)
             closer->last = &closer->first;
         }
         pthread_mutex_unlock(&closer->lock);
-        muct_xgmi_closer_close(closer, closing);
+        muct_xgmi_mapping_close(closer->gpu, closing->device, &closing->mapping);
         free(closing);
         pthread_mutex_lock(&closer->lock);
         --closer->num_left;
@@ -117,16 +101,17 @@ ucs_status_t muct_xgmi_closer_create(const muct_gpu_t *gpu,
     return UCS_OK;
 }
 
-void muct_xgmi_closer_add(muct_xgmi_closer_t *closer, int device, void *mapped)
+void muct_xgmi_closer_add(muct_xgmi_closer_t *closer, int device,
+                          const muct_xgmi_mapping_t *mapping)
 {
     muct_xgmi_closing_t *closing = calloc(1, sizeof(*closing));
 
     if (closing == NULL) {
-        muct_warn("%p on device %d stays mapped: no memory", mapped, device);
+        muct_warn("%p on device %d stays mapped: no memory", mapping->address, device);
         return;
     }
 
-    closing->mapped = mapped;
+    closing->mapping = *mapping;
     closing->device = device;
     pthread_mutex_lock(&closer->lock);
     *closer->last = closing;

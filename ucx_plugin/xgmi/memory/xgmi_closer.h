@@ -14,7 +14,7 @@
  * Threads. All calls may be made from several threads, but destroy is the last one.
  */
 
-#include "base/muct_gpu.h"
+#include "xgmi/memory/xgmi_mapping.h"
 
 
 typedef struct muct_xgmi_closer muct_xgmi_closer_t;
@@ -42,10 +42,11 @@ void muct_xgmi_closer_destroy(muct_xgmi_closer_t *closer, unsigned limit_ms);
 /**
  * Close a mapping soon. Never blocks on the runtime.
  *
- * @param [in] device  Ordinal of the device that it was opened for.
- * @param [in] mapped  Pointer from hipIpcOpenMemHandle; it is not used any more.
+ * @param [in] device   Ordinal of the device that it was opened for.
+ * @param [in] mapping  What was opened; it is not used any more.
  */
-void muct_xgmi_closer_add(muct_xgmi_closer_t *closer, int device, void *mapped);
+void muct_xgmi_closer_add(muct_xgmi_closer_t *closer, int device,
+                          const muct_xgmi_mapping_t *mapping);
 
 
 /** Wait until all is closed. @return Whether it was within @a limit_ms. */

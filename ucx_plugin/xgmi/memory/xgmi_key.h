@@ -5,7 +5,7 @@
 
 /**
  * @file
- * The remote key of GPU memory as bytes, and nothing else: no state, no calls.
+ * The remote key of memory as bytes, and nothing else: no state, no calls.
  *
  * A key names the process incarnation that owns the memory, the allocation (base,
  * length, IPC handle, number), the registered part of it, and the slot of the owner's
@@ -16,6 +16,7 @@
 
 #include <ucs/type/status.h>
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -29,11 +30,12 @@
 /** Processes that can use the memory of a key */
 typedef enum muct_xgmi_key_kind {
     MUCT_XGMI_KEY_REMOTE = 1, /**< Other processes, through the IPC handle */
-    MUCT_XGMI_KEY_LOCAL = 2   /**< The owner alone: it cannot be exported */
+    MUCT_XGMI_KEY_LOCAL = 2,  /**< The owner alone: it cannot be exported */
+    MUCT_XGMI_KEY_FILE = 3    /**< Other processes: host memory, by its file */
 } muct_xgmi_key_kind_t;
 
 
-/** A registered piece of GPU memory, as another process needs it. */
+/** A registered piece of memory, as another process needs it. */
 typedef struct muct_xgmi_key {
     muct_xgmi_key_kind_t kind;
     uint64_t owner;        /**< Process incarnation, not a pid */
@@ -45,7 +47,7 @@ typedef struct muct_xgmi_key {
     uint32_t slot;         /**< Slot in the owner's control page */
     uint32_t generation;   /**< Value of that slot while the key holds */
     uint16_t device;       /**< Owner's ordinal of the device */
-    unsigned char handle[MUCT_XGMI_HANDLE_SIZE]; /**< IPC handle of the allocation */
+    unsigned char handle[MUCT_XGMI_HANDLE_SIZE]; /**< IPC handle or file */
 } muct_xgmi_key_t;
 
 
@@ -71,6 +73,13 @@ void muct_xgmi_key_pack(const muct_xgmi_key_t *key, void *buffer);
  */
 ucs_status_t muct_xgmi_key_unpack(const void *buffer, size_t length,
                                   muct_xgmi_key_t *key);
+
+
+/** Whether other processes use the memory as host memory. */
+static inline bool muct_xgmi_key_is_host(const muct_xgmi_key_t *key)
+{
+    return key->kind == MUCT_XGMI_KEY_FILE;
+}
 
 
 /** Order of two keys: negative, 0 when they name the same registration, positive. */

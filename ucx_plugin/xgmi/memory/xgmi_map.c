@@ -54,6 +54,7 @@ typedef struct muct_xgmi_map_region {
     ucs_list_link_t idle;
     uint64_t owner;
     int device;
+    bool is_host;
     bool is_dropped;     /* not in a bucket */
     ucs_status_t status; /* UCS_INPROGRESS: it is being opened */
     unsigned refs;
@@ -119,7 +120,7 @@ static void muct_xgmi_map_unmap(muct_xgmi_map_t *map, muct_xgmi_map_region_t *re
     muct_debug("unmapping %p length %" PRIu64 " of peer 0x%" PRIx64,
                region->mapping.address, region->super.length, region->owner);
     if (!region->mapping.is_self) {
-        muct_xgmi_closer_add(map->closer, region->device, region->mapping.address);
+        muct_xgmi_closer_add(map->closer, region->device, &region->mapping);
     }
     --map->num_regions;
     free(region);
@@ -326,13 +327,14 @@ static void muct_xgmi_map_note_open(muct_xgmi_map_t *map,
 {
     muct_xgmi_way_t *way;
 
-    way = region->is_dropped
-              ? NULL
-              : muct_xgmi_way_get(&map->ways, region->owner, region->device);
+    way = region->is_dropped ? NULL
+                             : muct_xgmi_way_get(&map->ways, region->owner,
+                                                 region->device, region->is_host);
     if (way != NULL) {
         way->is_open = true;
     }
     region->super.delta = (uintptr_t)region->mapping.address - region->super.base;
+    region->super.is_pageable = muct_xgmi_mapping_is_pageable(&region->mapping);
     muct_xgmi_map_count(map, region);
     muct_xgmi_map_close_older(map, region);
     muct_debug("mapped 0x%" PRIx64 " length %" PRIu64 " of peer 0x%" PRIx64
@@ -352,7 +354,7 @@ static void muct_xgmi_map_note_failure(muct_xgmi_map_t *map,
         return;
     }
 
-    way = muct_xgmi_way_get(&map->ways, region->owner, region->device);
+    way = muct_xgmi_way_get(&map->ways, region->owner, region->device, region->is_host);
     if (way != NULL) {
         muct_xgmi_way_bar(way, muct_xgmi_wake_now_ns(), region->mapping.error);
     }
@@ -446,6 +448,7 @@ static ucs_status_t muct_xgmi_map_add(muct_xgmi_map_t *map, muct_xgmi_peer_t *pe
 
     region->owner = key->owner;
     region->device = device;
+    region->is_host = muct_xgmi_key_is_host(key);
     region->super.base = key->base;
     region->super.length = key->alloc_length;
     region->buffer_id = key->buffer_id;
@@ -487,9 +490,11 @@ static muct_xgmi_map_region_t *muct_xgmi_map_find(muct_xgmi_map_t *map,
 }
 
 /* Locked. */
-static bool muct_xgmi_map_is_barred(muct_xgmi_map_t *map, uint64_t owner, int device)
+static bool muct_xgmi_map_is_barred(muct_xgmi_map_t *map, const muct_xgmi_key_t *key,
+                                    int device)
 {
-    const muct_xgmi_way_t *way = muct_xgmi_way_get(&map->ways, owner, device);
+    const muct_xgmi_way_t *way =
+        muct_xgmi_way_get(&map->ways, key->owner, device, muct_xgmi_key_is_host(key));
 
     return (way != NULL) && muct_xgmi_way_is_barred(way, muct_xgmi_wake_now_ns());
 }
@@ -504,7 +509,7 @@ static ucs_status_t muct_xgmi_map_find_or_open(muct_xgmi_map_t *map,
     ucs_status_t status;
 
     if (region == NULL) {
-        if (muct_xgmi_map_is_barred(map, key->owner, device)) {
+        if (muct_xgmi_map_is_barred(map, key, device)) {
             return UCS_ERR_UNSUPPORTED;
         }
         status = muct_xgmi_map_add(map, peer, key, device, &region);
@@ -581,10 +586,11 @@ ucs_status_t muct_xgmi_map_get(muct_xgmi_map_t *map, muct_xgmi_peer_t *peer,
 }
 
 /* Locked. Whether to wait, and until when: for the first mapping of a way, and once. */
-static bool muct_xgmi_map_may_wait(muct_xgmi_map_t *map, uint64_t owner, int device,
-                                   struct timespec *until)
+static bool muct_xgmi_map_may_wait(muct_xgmi_map_t *map, const muct_xgmi_key_t *key,
+                                   int device, struct timespec *until)
 {
-    muct_xgmi_way_t *way = muct_xgmi_way_get(&map->ways, owner, device);
+    muct_xgmi_way_t *way =
+        muct_xgmi_way_get(&map->ways, key->owner, device, muct_xgmi_key_is_host(key));
 
     if ((way == NULL) || way->is_open || way->was_awaited) {
         return false;
@@ -609,7 +615,7 @@ ucs_status_t muct_xgmi_map_prepare(muct_xgmi_map_t *map, muct_xgmi_peer_t *peer,
     pthread_mutex_lock(&map->lock);
     status = muct_xgmi_map_find_or_open(map, peer, key, device, &region);
     if ((status == UCS_INPROGRESS) &&
-        muct_xgmi_map_may_wait(map, key->owner, device, &until)) {
+        muct_xgmi_map_may_wait(map, key, device, &until)) {
         status = muct_xgmi_map_wait(map, region, &until);
     }
     if (!UCS_STATUS_IS_ERR(status)) {

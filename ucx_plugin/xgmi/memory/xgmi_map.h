@@ -48,9 +48,10 @@ typedef struct muct_xgmi_map muct_xgmi_map_t;
 
 /** A mapped allocation; read-only for users. */
 typedef struct muct_xgmi_region {
-    uint64_t base;   /**< Start of the allocation, owner's address */
-    uint64_t length; /**< Bytes in the whole allocation */
-    uint64_t delta;  /**< Add it to the owner's address to get ours; may wrap */
+    uint64_t base;    /**< Start of the allocation, owner's address */
+    uint64_t length;  /**< Bytes in the whole allocation */
+    uint64_t delta;   /**< Add it to the owner's address to get ours; may wrap */
+    bool is_pageable; /**< Kernels cannot use it, copy calls can */
 } muct_xgmi_region_t;
 
 /** Observer that makes progress and is notified when a region was opened. */

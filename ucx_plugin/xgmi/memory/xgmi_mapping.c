@@ -3,9 +3,11 @@
 #include "xgmi/memory/xgmi_mapping.h"
 
 #include "base/muct_log.h"
+#include "xgmi/memory/xgmi_file.h"
 
 #include <inttypes.h>
 #include <string.h>
+#include <sys/mman.h>
 
 /*
  * Time between the loss of a killed process's memory and its end, with a margin. It is
@@ -17,7 +19,8 @@ bool muct_xgmi_mapping_is_there(const muct_xgmi_peer_t *peer,
                                 const muct_xgmi_key_t *key, int device,
                                 muct_xgmi_mapping_t *mapping)
 {
-    if (!muct_xgmi_peer_is_self(peer) || (key->device != device)) {
+    if (!muct_xgmi_peer_is_self(peer) || (key->device != device) ||
+        (key->kind == MUCT_XGMI_KEY_FILE)) {
         return false;
     }
 
@@ -135,6 +138,74 @@ static ucs_status_t muct_xgmi_mapping_open_ipc(const muct_gpu_t *gpu,
     return muct_xgmi_mapping_status(peer, key, ret);
 }
 
+static ucs_status_t muct_xgmi_mapping_open_file(const muct_gpu_t *gpu,
+                                                muct_xgmi_peer_t *peer,
+                                                const muct_xgmi_key_t *key,
+                                                muct_xgmi_mapping_t *mapping)
+{
+    pid_t pid = muct_xgmi_peer_pid(peer);
+    ucs_status_t status;
+    void *host;
+
+    if (pid == 0) {
+        mapping->error = "its host memory is in another PID namespace";
+        return UCS_ERR_UNSUPPORTED;
+    }
+
+    status = muct_xgmi_file_map(key->handle, pid, key->alloc_length, &host);
+    if (status == UCS_ERR_UNSUPPORTED) {
+        if (!muct_xgmi_peer_enter(peer, key->slot, key->generation)) {
+            return UCS_ERR_UNREACHABLE; /* deregistered meanwhile */
+        }
+        muct_xgmi_peer_leave(peer, key->slot);
+        mapping->error = "its host memory cannot be mapped";
+    }
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    muct_pin_init(&mapping->host, host, key->alloc_length, MUCT_PIN_UNTRIED);
+    (void)muct_pin(gpu, &mapping->host);
+    mapping->address = (char *)host + mapping->host.delta;
+    return UCS_OK;
+}
+
+bool muct_xgmi_mapping_is_pageable(const muct_xgmi_mapping_t *mapping)
+{
+    return (mapping->host.length > 0) &&
+           (atomic_load_explicit(&mapping->host.state, memory_order_relaxed) ==
+            MUCT_PIN_PAGEABLE);
+}
+
+static void muct_xgmi_mapping_close_ipc(const muct_gpu_t *gpu, int device,
+                                        const muct_xgmi_mapping_t *mapping)
+{
+    int ret = muct_gpu_ipc_close(gpu, mapping->address);
+
+    if (ret != MUCT_HIP_SUCCESS) {
+        muct_warn("closing IPC memory %p on device %d failed: %s", mapping->address,
+                  device, muct_gpu_error_name(gpu, ret));
+    }
+}
+
+void muct_xgmi_mapping_close(const muct_gpu_t *gpu, int device,
+                             muct_xgmi_mapping_t *mapping)
+{
+    int prev;
+
+    if (muct_gpu_push_device(gpu, device, &prev) != UCS_OK) {
+        return;
+    }
+
+    if (mapping->host.length > 0) {
+        muct_pin_drop(gpu, &mapping->host);
+        munmap(mapping->host.address, mapping->host.length);
+    } else {
+        muct_xgmi_mapping_close_ipc(gpu, device, mapping);
+    }
+    muct_gpu_pop_device(gpu, device, prev);
+}
+
 ucs_status_t muct_xgmi_mapping_open(const muct_gpu_t *gpu, muct_xgmi_peer_t *peer,
                                     const muct_xgmi_key_t *key, int device,
                                     muct_xgmi_mapping_t *mapping)
@@ -152,7 +223,9 @@ ucs_status_t muct_xgmi_mapping_open(const muct_gpu_t *gpu, muct_xgmi_peer_t *pee
         return UCS_ERR_UNREACHABLE;
     }
 
-    status = muct_xgmi_peer_is_self(peer)
+    status = (key->kind == MUCT_XGMI_KEY_FILE)
+                 ? muct_xgmi_mapping_open_file(gpu, peer, key, mapping)
+             : muct_xgmi_peer_is_self(peer)
                  ? muct_xgmi_mapping_open_self(gpu, key, device, mapping)
                  : muct_xgmi_mapping_open_ipc(gpu, peer, key, device, mapping);
     muct_gpu_pop_device(gpu, device, prev);

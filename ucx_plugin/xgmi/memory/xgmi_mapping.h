@@ -5,10 +5,11 @@
 
 /**
  * @file
- * Calls of the runtime that map a peer's allocation into this process.
+ * Calls that map a peer's allocation, or its host memory, into this process.
  */
 
 #include "base/muct_gpu.h"
+#include "base/memory/muct_pin.h"
 #include "xgmi/memory/xgmi_key.h"
 #include "xgmi/peer/xgmi_peer.h"
 
@@ -18,6 +19,7 @@
 /** An allocation of a peer in this process. */
 typedef struct muct_xgmi_mapping {
     void *address;
+    muct_pin_t host;   /**< A file's mapping here; length 0: GPU memory */
     bool is_self;      /**< Memory of this process: nothing was opened */
     const char *error; /**< Reason of a handle that did not open, or NULL */
 } muct_xgmi_mapping_t;
@@ -47,5 +49,14 @@ bool muct_xgmi_mapping_is_there(const muct_xgmi_peer_t *peer,
 ucs_status_t muct_xgmi_mapping_open(const muct_gpu_t *gpu, muct_xgmi_peer_t *peer,
                                     const muct_xgmi_key_t *key, int device,
                                     muct_xgmi_mapping_t *mapping);
+
+
+/** Whether kernels cannot use a mapping, because the runtime refused to pin it. */
+bool muct_xgmi_mapping_is_pageable(const muct_xgmi_mapping_t *mapping);
+
+
+/** Close what was opened for a device. May wait for the device. */
+void muct_xgmi_mapping_close(const muct_gpu_t *gpu, int device,
+                             muct_xgmi_mapping_t *mapping);
 
 #endif

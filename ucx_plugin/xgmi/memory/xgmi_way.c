@@ -8,11 +8,13 @@
 #include <stdlib.h>
 
 
-muct_xgmi_way_t *muct_xgmi_way_get(muct_xgmi_way_t **ways, uint64_t owner, int device)
+muct_xgmi_way_t *muct_xgmi_way_get(muct_xgmi_way_t **ways, uint64_t owner, int device,
+                                   bool is_host)
 {
     muct_xgmi_way_t *way = *ways;
 
-    while ((way != NULL) && ((way->owner != owner) || (way->device != device))) {
+    while ((way != NULL) && ((way->owner != owner) || (way->device != device) ||
+                             (way->is_host != is_host))) {
         way = way->next;
     }
     if (way != NULL) {
@@ -28,6 +30,7 @@ muct_xgmi_way_t *muct_xgmi_way_get(muct_xgmi_way_t **ways, uint64_t owner, int d
 
     way->owner = owner;
     way->device = device;
+    way->is_host = is_host;
     way->next = *ways;
     *ways = way;
     return way;
@@ -46,6 +49,14 @@ void muct_xgmi_way_bar(muct_xgmi_way_t *way, uint64_t now_ns, const char *error)
     }
 
     way->has_warned = true;
+    if (way->is_host) {
+        muct_warn("host memory of peer 0x%" PRIx64 " cannot be used (%s); other "
+                  "transports carry it, and it is tried again in a minute. Both "
+                  "processes need one PID namespace, and the peer /proc and "
+                  "PR_SET_DUMPABLE",
+                  way->owner, error);
+        return;
+    }
     muct_warn(
         "device %d has no way to the memory of peer 0x%" PRIx64 " (%s); other "
         "transports carry it, and it is tried again in a minute. hipIpcOpenMemHandle() needs: access between the "

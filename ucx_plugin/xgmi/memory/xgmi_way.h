@@ -20,6 +20,7 @@ typedef struct muct_xgmi_way {
     struct muct_xgmi_way *next;
     uint64_t owner;
     int device;
+    bool is_host;    /**< To its host memory */
     bool is_open;    /**< Something was mapped over it */
     bool has_warned; /**< A warning reported that a living peer's memory did not open */
     uint64_t barred_until_ns; /**< 0: it is not barred */
@@ -28,7 +29,8 @@ typedef struct muct_xgmi_way {
 
 
 /** The way; a new one when there is none. @return NULL without memory. */
-muct_xgmi_way_t *muct_xgmi_way_get(muct_xgmi_way_t **ways, uint64_t owner, int device);
+muct_xgmi_way_t *muct_xgmi_way_get(muct_xgmi_way_t **ways, uint64_t owner, int device,
+                                   bool is_host);
 
 
 /** Time that a way is barred after a failure. */

@@ -557,6 +557,17 @@ int muct_xgmi_peer_fd(const muct_xgmi_peer_t *peer)
     return peer->pidfd;
 }
 
+pid_t muct_xgmi_peer_pid(const muct_xgmi_peer_t *peer)
+{
+    if (muct_xgmi_peer_is_self(peer)) {
+        return getpid();
+    }
+
+    return (peer->page->pid_namespace == muct_xgmi_process.self.pid_namespace)
+               ? (pid_t)peer->page->pid
+               : 0;
+}
+
 bool muct_xgmi_peer_is_self(const muct_xgmi_peer_t *peer)
 {
     return peer->fd < 0;

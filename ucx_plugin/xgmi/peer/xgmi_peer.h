@@ -40,6 +40,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 /** Exported registrations a process can have at a time */
 #define MUCT_XGMI_MAX_SLOTS 65536
@@ -204,6 +205,10 @@ const _Atomic uint32_t *muct_xgmi_peer_iface(const muct_xgmi_peer_t *peer,
 
 /** Descriptor that becomes readable when the process ends; -1 when there is none. */
 int muct_xgmi_peer_fd(const muct_xgmi_peer_t *peer);
+
+
+/** Its process id here; 0 when it is in another PID namespace. */
+pid_t muct_xgmi_peer_pid(const muct_xgmi_peer_t *peer);
 
 
 /** Whether it is this process. */
