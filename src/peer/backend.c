@@ -11,7 +11,7 @@
 
 enum {
     MKV_TL_SGL = 1 << 0,     /* takes lists of any memory it can register */
-    MKV_TL_SGL_GPU = 1 << 1, /* takes lists of GPU memory on both sides */
+    MKV_TL_SGL_GPU = 1 << 1, /* takes lists with GPU memory on one side or both */
     MKV_TL_SGL_123 = 1 << 2, /* like MKV_TL_SGL, from UCX 1.23 on */
     MKV_TL_MORE = 1 << 3     /* not all lanes were reported */
 };
@@ -255,11 +255,18 @@ bool mkv_text_takes_lists(const char *text, unsigned ucp_version)
 bool mkv_peer_has_sgl_lane(const mkv_peer_t *peer, ucs_memory_type_t local,
                            ucs_memory_type_t remote)
 {
-    bool is_gpu = (local != UCS_MEMORY_TYPE_HOST) && (remote != UCS_MEMORY_TYPE_HOST);
+    bool is_gpu = (local != UCS_MEMORY_TYPE_HOST) || (remote != UCS_MEMORY_TYPE_HOST);
 
     return (peer->transport_flags & MKV_TL_SGL) ||
            (is_gpu && (peer->transport_flags & MKV_TL_SGL_GPU)) ||
            ((peer->ctx->ucp_version > 22) && (peer->transport_flags & MKV_TL_SGL_123));
+}
+
+bool mkv_peer_needs_list_query(const mkv_peer_t *peer, ucs_memory_type_t local,
+                               ucs_memory_type_t remote)
+{
+    return ((local != UCS_MEMORY_TYPE_HOST) && (remote != UCS_MEMORY_TYPE_HOST)) ||
+           (peer->transport_flags & MKV_TL_SGL_GPU);
 }
 
 bool mkv_peer_lists_arrive(const mkv_peer_t *peer)

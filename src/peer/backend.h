@@ -45,6 +45,11 @@ bool mkv_text_takes_lists(const char *text, unsigned ucp_version);
 bool mkv_peer_has_sgl_lane(const mkv_peer_t *peer, ucs_memory_type_t local,
                            ucs_memory_type_t remote);
 
+/** Whether a put must show first that the lane of lists reaches the memory: keys of
+ * mori_xgmi for some memory name no way. */
+bool mkv_peer_needs_list_query(const mkv_peer_t *peer, ucs_memory_type_t local,
+                               ucs_memory_type_t remote);
+
 /**
  * Whether a list put that is complete has arrived, without a flush. mori_xgmi reports
  * the end of a put when the GPU that copied has released the bytes to the system, and

@@ -29,9 +29,9 @@ mkv_list_use_t mkv_peer_list_use(mkv_peer_t *peer, ucs_memory_type_t local,
     if (!mkv_peer_may_sgl(peer, local, rmem->type)) {
         return MKV_LIST_USE_NONE;
     }
-    if ((local == UCS_MEMORY_TYPE_HOST) || (rmem->type == UCS_MEMORY_TYPE_HOST) ||
-        (peer->ctx->opts->sgl == MKV_SGL_YES) ||
-        (rmem->lists == MKV_RMEM_LISTS_TAKEN)) {
+    if ((peer->ctx->opts->sgl == MKV_SGL_YES) ||
+        (rmem->lists == MKV_RMEM_LISTS_TAKEN) ||
+        !mkv_peer_needs_list_query(peer, local, rmem->type)) {
         return MKV_LIST_USE_FULL;
     }
     return (rmem->lists == MKV_RMEM_LISTS_NONE) ? MKV_LIST_USE_NONE : MKV_LIST_USE_ASK;

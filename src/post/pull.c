@@ -9,6 +9,7 @@
 
 #include "post/pull.h"
 
+#include "peer/backend.h"
 #include "peer/list_put.h"
 #include "peer/message.h"
 #include "post/post_cursor.h"
@@ -69,7 +70,18 @@ uint64_t mkv_pull_digest(const mkv_post_t *post, uint64_t *bytes_p)
     return digest;
 }
 
-/* A list costs one call of UCX here and there alike: the lane is the same */
+/*
+ * A list costs one call of UCX here and there alike: the lane is the same. But the side
+ * with host memory moves where only its own GPU reaches that memory: it puts from it,
+ * and gets into it.
+ */
+static bool mkv_pull_may_put(mkv_peer_t *peer, ucs_memory_type_t from,
+                             ucs_memory_type_t to)
+{
+    return mkv_peer_may_sgl(peer, from, to) &&
+           ((to != UCS_MEMORY_TYPE_HOST) || !mkv_peer_needs_list_query(peer, from, to));
+}
+
 static bool mkv_pull_is_worth_it(const mkv_post_t *post)
 {
     const mkv_map_t *map = post->plan->map;
@@ -81,7 +93,7 @@ static bool mkv_pull_is_worth_it(const mkv_post_t *post)
     }
     for (pair = map->pairs; pair < map->pairs + map->num_pairs; ++pair) {
         if (mkv_sel_has_pair(&post->sel, map, pair) &&
-            !mkv_peer_may_sgl(peer, pair->rmem->type, pair->mem->type)) {
+            !mkv_pull_may_put(peer, pair->rmem->type, pair->mem->type)) {
             return false;
         }
     }
