@@ -334,6 +334,41 @@ static void part_background(void)
     gpu_bench_restore_source();
 }
 
+static double host_copy_us(void *dst, const void *src)
+{
+    double start = gpu_now_us();
+
+    gpu_check(gpu_bench.gpu.copy(dst, src, gpu_bench.pool_size, GPU_COPY_DEFAULT),
+              "hipMemcpy");
+    return gpu_now_us() - start;
+}
+
+/* The limit of transfers between GPU memory and host memory of two processes */
+static void part_host(void)
+{
+    char *pool = gpu_bench.devices[0].pool;
+    double to[9], from[9];
+    unsigned i;
+
+    part("hipMemcpy of pinned host memory, and memcpy");
+    gpu_check(gpu_bench.gpu.set_device(0), "hipSetDevice");
+    for (i = 0; i < 9; ++i) {
+        to[i] = host_copy_us(pool, gpu_bench.host_src);
+        from[i] = host_copy_us(gpu_bench.host_dst, pool);
+    }
+    gpu_bench_row("hipMemcpy, host to device", gpu_bench.pool_size, 1, 0,
+                  gpu_bench_median(to, 9), 0, "timed only");
+    gpu_bench_row("hipMemcpy, device to host", gpu_bench.pool_size, 1, 0,
+                  gpu_bench_median(from, 9), 0, "timed only");
+    for (i = 0; i < 9; ++i) {
+        to[i] = gpu_now_us();
+        memcpy(gpu_bench.host_dst, gpu_bench.host_src, gpu_bench.pool_size);
+        to[i] = gpu_now_us() - to[i];
+    }
+    gpu_bench_row("memcpy, one processor", gpu_bench.pool_size, 1, 0,
+                  gpu_bench_median(to, 9), 0, "timed only");
+}
+
 /* Parts in the order in which they run. */
 static const struct {
     const char *name;
@@ -344,7 +379,8 @@ static const struct {
              {"mixed", part_mixed},           {"pipelined", part_pipelined},
              {"split", part_split},           {"both", part_both_ways},
              {"latency", part_latency},       {"background", part_background},
-             {"models", part_models, true},   {"fanout", part_fanout, true}};
+             {"host", part_host, true},       {"models", part_models, true},
+             {"fanout", part_fanout, true}};
 
 static void prepare(const char *path)
 {
@@ -415,6 +451,7 @@ static void usage(void)
          "  --blocks N     thread blocks of the kernel (8)\n"
          "  --parts LIST   only these: scattered blocks contiguous unaligned mixed\n"
          "                 pipelined split both latency background; and, when named,\n"
+         "                 host (pinned memory of the host),\n"
          "                 models (the lists of mori_kv_perf's models),\n"
          "                 fanout (one GPU and all others, three or more)\n"
          "  --cache MIB    models: KV cache of each device; 1 to 65536 MiB (16384)\n"

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #define PERF_MEMORY_PAGE (2u << 20)
 
@@ -160,6 +161,17 @@ static size_t perf_memory_round(size_t size)
     return (size + PERF_MEMORY_PAGE - 1) & ~(size_t)(PERF_MEMORY_PAGE - 1);
 }
 
+/* The descriptor stays open: processes that may map the memory reach it by that. */
+static void *perf_memory_alloc_shared(size_t size)
+{
+    int fd = memfd_create("mori_kv_perf", MFD_CLOEXEC);
+
+    if ((fd < 0) || (ftruncate(fd, (off_t)size) != 0)) {
+        return MAP_FAILED;
+    }
+    return mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+}
+
 void *perf_memory_alloc(perf_memory_t *memory, size_t size)
 {
     perf_hip_error_t error;
@@ -175,8 +187,10 @@ void *perf_memory_alloc(perf_memory_t *memory, size_t size)
         return address;
     }
 
-    address =
-        mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    address = (memory->segment == PERF_SEGMENT_SHM)
+                  ? perf_memory_alloc_shared(size)
+                  : mmap(NULL, size, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (address == MAP_FAILED) {
         perf_error("mmap(%zu) failed: %m; see --total_buffer_size", size);
         return NULL;
@@ -188,7 +202,7 @@ void perf_memory_free(perf_memory_t *memory, void *address, size_t size)
 {
     perf_hip_error_t error;
 
-    if (memory->segment == PERF_SEGMENT_DRAM) {
+    if (memory->segment != PERF_SEGMENT_VRAM) {
         munmap(address, size);
         return;
     }
@@ -205,7 +219,7 @@ static void perf_memory_copy(perf_memory_t *memory, void *dst, const void *src,
 {
     perf_hip_error_t error;
 
-    if (memory->segment == PERF_SEGMENT_DRAM) {
+    if (memory->segment != PERF_SEGMENT_VRAM) {
         memcpy(dst, src, length);
         return;
     }
@@ -230,7 +244,7 @@ int perf_memory_sync(perf_memory_t *memory)
 {
     perf_hip_error_t error, pending;
 
-    if (memory->segment == PERF_SEGMENT_DRAM) {
+    if (memory->segment != PERF_SEGMENT_VRAM) {
         return 0;
     }
 

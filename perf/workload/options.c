@@ -60,7 +60,7 @@ static const char *const perf_api_names[] = {"mkv", "ucp", "ucp_sgl", NULL};
 static const char *const perf_scheme_names[] = {"pairwise", "onetomany", "manytoone",
                                                 "both",     "pingpong",  NULL};
 static const char *const perf_location_names[] = {"none", "blockaligned", NULL};
-static const char *const perf_segment_names[] = {"DRAM", "VRAM", "auto", NULL};
+static const char *const perf_segment_names[] = {"DRAM", "VRAM", "auto", "SHM", NULL};
 static const char *const perf_gpu_type_names[] = {"rocm", "cuda", NULL};
 static const char *const perf_error_mode_names[] = {"peer", "none", NULL};
 static const char *const perf_role_names[] = {"", "prefill", "decode", NULL};
@@ -164,10 +164,10 @@ static const perf_option_t perf_option_rows[] = {
     {"progress", NULL, PERF_GROUP_BOTH, PERF_VALUE_FLAG, PERF_FIELD(is_progress), 0, 0,
      NULL,
      "tell rate and time left each second on standard error, also without a terminal"},
-    {"initiator_seg_type", "DRAM|VRAM|auto", PERF_GROUP_WHERE, PERF_VALUE_NAME,
+    {"initiator_seg_type", "DRAM|SHM|VRAM|auto", PERF_GROUP_WHERE, PERF_VALUE_NAME,
      PERF_FIELD(initiator_segment), 0, 0, perf_segment_names,
-     "memory of prefill: DRAM, VRAM (GPU), or auto: VRAM where an AMD GPU is [auto]"},
-    {"target_seg_type", "DRAM|VRAM|auto", PERF_GROUP_WHERE, PERF_VALUE_NAME,
+     "memory of prefill: DRAM, SHM (DRAM that others may map), VRAM (GPU), or auto: VRAM where an AMD GPU is [auto]"},
+    {"target_seg_type", "DRAM|SHM|VRAM|auto", PERF_GROUP_WHERE, PERF_VALUE_NAME,
      PERF_FIELD(target_segment), 0, 0, perf_segment_names, "memory of decode [auto]"},
     {"memory_type", "rocm|cuda", PERF_GROUP_WHERE, PERF_VALUE_NAME,
      PERF_FIELD(gpu_type), 0, 0, perf_gpu_type_names,

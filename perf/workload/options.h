@@ -52,7 +52,8 @@ typedef enum perf_post {
 typedef enum perf_segment {
     PERF_SEGMENT_DRAM,
     PERF_SEGMENT_VRAM,
-    PERF_SEGMENT_AUTO /**< Chosen later, see perf_options_memory_here() */
+    PERF_SEGMENT_AUTO, /**< Chosen later, see perf_options_memory_here() */
+    PERF_SEGMENT_SHM   /**< DRAM that other processes may map */
 } perf_segment_t;
 
 /** Memory type of GPU memory for UCX. */
