@@ -177,6 +177,37 @@ kv_layouts() {
 }
 
 # The least that one piece of 4 KiB can take here, and what it takes with the product.
+# Memory of the host on one side or both: private (DRAM), and shared, which peers map (SHM);
+# the GPUs' own rate with it, and what UCX's cma moves when it is listed.
+host_memory() {
+    local sweep=(--total_buffer_size 1g --num_iter 64 --warmup_iter 4 --start_batch_size 256 --max_batch_size 256
+        --start_block_size 4k --max_block_size 1m --pipeline_depth 4)
+    local quick=() kinds from to op
+
+    [ -z "$fake" ] || sweep=(--total_buffer_size 16m --num_iter 4 --warmup_iter 1 --start_batch_size 16
+        --max_batch_size 16 --start_block_size 4k --max_block_size 16k)
+    [ -z "$fake" ] || quick=(--pool 32)
+    stage "host memory, raw" 60 inside perf/gpu/gpu_limits --parts host "${quick[@]}" && cat "$work/stage.log" >>"$report"
+    stage "conformance of host memory" 90 inside sh "$tree/test/conformance/run.sh" mori_xgmi -1 -v peer/rocm-host
+    kv_setting=("UCX_TLS=mori_xgmi,mori_copy,tcp")
+    for kinds in "VRAM SHM" "SHM VRAM" "VRAM DRAM" "DRAM VRAM" "SHM SHM" "DRAM DRAM"; do
+        read -r from to <<<"$kinds"
+        for op in WRITE READ; do
+            stage "host memory checked, $from to $to, $op" 40 kv "host-check-$from-$to-$op" "${sweep[@]}" --op_type $op \
+                --num_iter 4 --check_consistency --initiator_seg_type "$from" --target_seg_type "$to"
+            stage "host memory, $from to $to, $op" 40 kv "host-$from-$to-$op" "${sweep[@]}" --op_type $op \
+                --initiator_seg_type "$from" --target_seg_type "$to"
+        done
+    done
+    kv_setting=("UCX_TLS=cma,mori_xgmi,mori_copy,tcp")
+    for op in WRITE READ; do
+        stage "host memory, DRAM to DRAM, $op, with cma" 40 kv "host-cma-$op" "${sweep[@]}" --op_type $op \
+            --initiator_seg_type DRAM --target_seg_type DRAM
+    done
+    kv_setting=()
+    kv_collect "host${kv_suffix:-}"
+}
+
 latency_raw() {
     local quick=()
 
@@ -354,7 +385,7 @@ llm() {
 }
 
 conformance() {
-    inside sh "$tree/test/conformance/run.sh" mori_xgmi -1
+    inside sh "$tree/test/conformance/run.sh" mori_xgmi -1 -v /rocm
 }
 
 integration() {
@@ -474,6 +505,7 @@ run_stages() {
         kv) kv_all ;;
         spread) kv_spread ;;
         layouts) kv_layouts ;;
+        host) host_memory ;;
         latency) latency_all ;;
         fanout) fanout_all ;;
         perftest) perftest_all ;;
