@@ -44,6 +44,7 @@ test_integration_kv_kv_hosts_LDADD = perf/kv_perf/libkvperf.la $(kv_ldadd)
 
 kv_scripts = \
 	test/integration/kv/kv_example.sh \
+	test/integration/kv/kv_host.sh \
 	test/integration/kv/kv_latency.sh \
 	test/integration/kv/kv_layouts.sh \
 	test/integration/kv/kv_namespaces.sh \
