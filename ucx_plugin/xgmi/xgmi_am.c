@@ -82,8 +82,8 @@ bool muct_xgmi_am_has(const muct_xgmi_iface_t *iface)
 
 /* ---- sending ---- */
 
-/* The receiver's box, with the first message. One that lives and has none carries no
- * messages: UCP sends it none, but asks by them whether it lives. */
+/* A ring in the receiver's box, with the first message. One that lives and has none
+ * carries no messages: UCP sends it none, but asks by them whether it lives. */
 static ucs_status_t muct_xgmi_am_connect(muct_xgmi_ep_t *ep)
 {
     muct_xgmi_iface_t *iface = ucs_derived_of(ep->super.super.iface, muct_xgmi_iface_t);
@@ -93,9 +93,15 @@ static ucs_status_t muct_xgmi_am_connect(muct_xgmi_ep_t *ep)
         return UCS_ERR_UNSUPPORTED; /* it also has no wakeup pipe to signal room */
     }
 
+    ep->outbox = muct_xgmi_outbox_share(&iface->outboxes, ep->owner, ep->peer_iface);
+    if (ep->outbox != NULL) {
+        return UCS_OK;
+    }
+
     status = muct_xgmi_outbox_open(muct_xgmi_self_dir(), ep->owner, ep->peer_iface,
                                    iface->addr.owner, iface->addr.id, &ep->outbox);
     if (status == UCS_OK) {
+        ucs_list_add_head(&iface->outboxes, &ep->outbox->list);
         return UCS_OK;
     }
 

@@ -491,6 +491,7 @@ static ucs_status_t muct_xgmi_iface_open(uct_md_h md, uct_worker_h worker,
     ucs_list_head_init(&iface->eps);
     ucs_list_head_init(&iface->waiting_eps);
     ucs_list_head_init(&iface->apart_eps);
+    ucs_list_head_init(&iface->outboxes);
     iface->fences.func = muct_xgmi_iface_fenced;
     iface->device_addr.host = ucs_get_system_id();
     iface->device_addr.shm_dir = iface->md->self.shm_dir;

@@ -155,13 +155,15 @@ START_TEST(who_is_full_again_leaves_others_their_turn)
 {
     am_request_t first, second;
     uint64_t count = 0, number;
+    ct_side_t third;
     ct_addr_t addr;
     uct_ep_h own;
 
+    ck_assert_int_eq(ct_side_open_beside(&third, &am_name, &am_side), UCS_OK);
     ck_assert_int_eq(
-        uct_iface_set_am_handler(am_other.iface, OTHER_ID, am_on_message, &count, 0),
+        uct_iface_set_am_handler(third.iface, OTHER_ID, am_on_message, &count, 0),
         UCS_OK);
-    am_get_addr(&am_other, &addr);
+    am_get_addr(&third, &addr);
     own = am_connect_to(&addr);
     am_request_init(&first, am_ep, am_fill(am_ep, 0));
     first.req.func = fill_again;
@@ -172,7 +174,7 @@ START_TEST(who_is_full_again_leaves_others_their_turn)
     second.req.func = run_other;
     ck_assert_int_eq(uct_ep_pending_add(am_ep, &first.req, 0), UCS_OK);
     ck_assert_int_eq(uct_ep_pending_add(own, &second.req, 0), UCS_OK);
-    receive_all(&am_other, &count, number);
+    receive_all(&third, &count, number);
     receive_all(&am_other, &am_num_come[1], first.number);
     am_progress(&am_side, 1);
     ck_assert_uint_eq(first.num_calls, 1);
@@ -181,6 +183,7 @@ START_TEST(who_is_full_again_leaves_others_their_turn)
     uct_ep_pending_purge(am_ep, am_count_purged, &first.num_calls);
     ck_assert_uint_eq(first.num_calls, 2);
     uct_ep_destroy(own);
+    ct_side_close(&third);
 }
 END_TEST
 
@@ -460,6 +463,48 @@ START_TEST(message_arrives_when_its_endpoint_is_gone)
         am_ep = am_connect_to(&addr);
         receive_all(&am_other, &am_num_come[1], i + 1);
     }
+}
+END_TEST
+
+/* More of them than the box has rings */
+START_TEST(endpoints_of_an_interface_share_a_ring)
+{
+    enum { NUM = MUCT_XGMI_BOX_RINGS + 8 };
+    static uct_ep_h eps[NUM];
+    ct_addr_t addr;
+    uint64_t i;
+
+    am_get_addr(&am_other, &addr);
+    for (i = 0; i < NUM; ++i) {
+        eps[i] = am_connect_to(&addr);
+        ck_assert_int_eq(am_send_one(eps[i], i), UCS_OK);
+        receive_all(&am_other, &am_num_come[1], i + 1);
+    }
+    ck_assert_uint_eq(atomic_load(&inbox_of(&am_other)->box->num_used), 1);
+
+    for (i = 0; i < NUM; ++i) {
+        ck_assert_uint_ne(atomic_load(&inbox_of(&am_other)->box->places[0].owner),
+                          MUCT_XGMI_BOX_GIVEN_BACK);
+        uct_ep_destroy(eps[i]);
+    }
+    ck_assert_uint_eq(atomic_load(&inbox_of(&am_other)->box->places[0].owner),
+                      MUCT_XGMI_BOX_GIVEN_BACK);
+}
+END_TEST
+
+/* Others of its interface fail with it, as their ring is the same. */
+START_TEST(endpoint_made_behind_a_broken_ring_takes_another)
+{
+    uct_ep_h second;
+    ct_addr_t addr;
+
+    am_get_addr(&am_other, &addr);
+    ck_assert_int_eq(am_send_one(am_ep, 0), UCS_OK);
+    atomic_store(&inbox_of(&am_other)->box->places[0].ring.is_broken, 1);
+    second = am_connect_to(&addr);
+    ck_assert_int_eq(am_send_one(second, 1), UCS_OK);
+    ck_assert_ptr_ne(xgmi_inside_outbox(second), xgmi_inside_outbox(am_ep));
+    uct_ep_destroy(second);
 }
 END_TEST
 
@@ -787,6 +832,8 @@ static void add_two_sides(Suite *suite)
     tcase_add_test(tcase, each_length_is_sent_and_no_longer_one);
     tcase_add_test(tcase, message_of_no_id_is_dropped);
     tcase_add_test(tcase, message_arrives_when_its_endpoint_is_gone);
+    tcase_add_test(tcase, endpoints_of_an_interface_share_a_ring);
+    tcase_add_test(tcase, endpoint_made_behind_a_broken_ring_takes_another);
     tcase_add_loop_test(tcase, endpoint_to_a_closed_interface_fails, 0, 2);
     tcase_add_test(tcase, receiver_without_places_fails_the_endpoint);
     tcase_add_test(tcase, receiver_without_a_box_lives);

@@ -215,6 +215,10 @@ ucs_status_t muct_xgmi_outbox_open(const char *dir, uint64_t owner,
         return UCS_ERR_NO_MEMORY;
     }
 
+    ucs_list_head_init(&outbox->list);
+    outbox->num_endpoints = 1;
+    outbox->owner = owner;
+    outbox->id = id;
     status = muct_xgmi_outbox_init(outbox, dir, owner, id, self, self_id);
     if (status != UCS_OK) {
         free(outbox);
@@ -225,8 +229,30 @@ ucs_status_t muct_xgmi_outbox_open(const char *dir, uint64_t owner,
     return UCS_OK;
 }
 
+muct_xgmi_outbox_t *muct_xgmi_outbox_share(ucs_list_link_t *outboxes, uint64_t owner,
+                                           muct_xgmi_iface_id_t id)
+{
+    muct_xgmi_outbox_t *outbox;
+
+    ucs_list_for_each(outbox, outboxes, list)
+    {
+        if ((outbox->owner == owner) && (outbox->id.slot == id.slot) &&
+            (outbox->id.generation == id.generation) &&
+            !muct_xgmi_outbox_is_broken(outbox)) {
+            ++outbox->num_endpoints;
+            return outbox;
+        }
+    }
+    return NULL;
+}
+
 void muct_xgmi_outbox_close(muct_xgmi_outbox_t *outbox)
 {
+    if (--outbox->num_endpoints > 0) {
+        return;
+    }
+
+    ucs_list_del(&outbox->list);
     if (muct_xgmi_self_is_here()) { /* else it is the parent's */
         atomic_store(&outbox->place->owner, MUCT_XGMI_BOX_GIVEN_BACK);
     }

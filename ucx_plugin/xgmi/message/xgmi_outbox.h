@@ -6,18 +6,23 @@
 /**
  * @file
  * Messages to an interface of another process, or of this one: a ring in its box
- * (xgmi_box.h).
+ * (xgmi_box.h). All endpoints of an interface to another one share a ring.
  *
  * Threads. One at a time.
  */
 
 #include "xgmi/message/xgmi_box.h"
 
+#include <ucs/datastruct/list.h>
 #include <ucs/type/status.h>
 
 
 /** The sender's side of a ring. */
 typedef struct muct_xgmi_outbox {
+    ucs_list_link_t list; /**< Member of the outboxes of the sender's interface */
+    unsigned num_endpoints;
+    uint64_t owner; /**< Incarnation of the receiver */
+    muct_xgmi_iface_id_t id;
     muct_xgmi_box_t *box;
     muct_xgmi_box_place_t *place;
     unsigned index; /**< Of the place */
@@ -48,7 +53,20 @@ ucs_status_t muct_xgmi_outbox_open(const char *dir, uint64_t owner,
                                    muct_xgmi_outbox_t **outbox_p);
 
 
-/** Give the ring back; what is in it will be received. */
+/**
+ * Share the outbox of an earlier endpoint, unless its ring is broken.
+ *
+ * @param [in] outboxes  Members come from @ref muct_xgmi_outbox_open; the caller adds
+ *                       them.
+ *
+ * @return NULL: there is none.
+ */
+muct_xgmi_outbox_t *muct_xgmi_outbox_share(ucs_list_link_t *outboxes, uint64_t owner,
+                                           muct_xgmi_iface_id_t id);
+
+
+/** Undo one open or share. The last one leaves the list and returns the ring; what is
+ * in it will be received. */
 void muct_xgmi_outbox_close(muct_xgmi_outbox_t *outbox);
 
 
