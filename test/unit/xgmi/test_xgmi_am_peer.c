@@ -17,10 +17,13 @@
 
 #include <dirent.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
+#include <ucs/debug/log_def.h>
 #include <unistd.h>
 
 /* Description that a process sends of itself */
@@ -144,6 +147,8 @@ START_TEST(box_of_the_dead_that_was_removed_is_told_as_death)
     am_expect_failed(UCS_ERR_CONNECTION_RESET);
 }
 END_TEST
+
+static unsigned num_warnings;
 
 /* Copy once to it, so that its memory is mapped here */
 static void put_to(const peer_t *peer)
@@ -330,6 +335,56 @@ START_TEST(peer_of_another_user_is_not_reached)
 }
 END_TEST
 
+__attribute__((format(printf, 6, 0))) static ucs_log_func_rc_t count_warnings(
+    const char *file, unsigned number, const char *function, ucs_log_level_t level,
+    const ucs_log_component_config_t *component, const char *format, va_list args)
+{
+    (void)file, (void)number, (void)function, (void)component, (void)format, (void)args;
+    num_warnings += (level <= UCS_LOG_LEVEL_WARN);
+    return UCS_LOG_FUNC_RC_STOP;
+}
+
+/* Each place belongs to a process that lives. UCP takes another lane for a key that is
+ * not reachable. */
+START_TEST(key_of_a_process_with_all_users_is_not_reachable)
+{
+    uct_rkey_bundle_t rkey;
+    muct_xgmi_page_t *page;
+    ucs_status_t status;
+    uint64_t owner;
+    unsigned i;
+    peer_t peer;
+    int fd;
+
+    peer_start(&peer);
+    am_open_side();
+    am_ep = am_connect_to(&peer.words.addr);
+    owner = am_iface_of(&peer.words.addr).owner;
+    ck_assert_int_eq(muct_xgmi_page_map(am_dir, owner, &fd, &page), UCS_OK);
+    for (i = 0; i < MUCT_XGMI_MAX_USERS; ++i) {
+        atomic_store(&page->users[i], owner);
+    }
+    ucs_log_push_handler(count_warnings);
+    for (i = 0; i < 70; ++i) {
+        ck_assert_int_eq(uct_rkey_unpack(am_side.component, peer.words.key, &rkey),
+                         UCS_ERR_UNREACHABLE);
+    }
+    ck_assert_uint_eq(num_warnings, 1);
+    ucs_log_pop_handler();
+
+    atomic_store(&page->users[MUCT_XGMI_MAX_USERS - 1], 0);
+    do {
+        status = uct_rkey_unpack(am_side.component, peer.words.key, &rkey);
+    } while ((status == UCS_ERR_UNREACHABLE) && (++i < 140));
+    ck_assert_int_eq(status, UCS_OK);
+    uct_rkey_release(am_side.component, &rkey);
+    put_to(&peer);
+    munmap(page, sizeof(*page));
+    close(fd);
+    peer_end(&peer, false);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("xgmi_am_peer");
@@ -348,6 +403,7 @@ int main(void)
     tcase_add_test(tcase, endpoint_that_a_forked_child_destroys_is_watched_on);
     tcase_add_test(tcase, death_of_who_has_no_room_is_told);
     tcase_add_test(tcase, peer_of_another_folder_is_not_reached);
+    tcase_add_test(tcase, key_of_a_process_with_all_users_is_not_reachable);
     tcase_add_test(tcase, peer_of_another_user_is_not_reached);
     suite_add_tcase(suite, tcase);
     return mkv_check_run_forked(suite);

@@ -28,6 +28,7 @@
 #define NUM_KILLED 4
 #define NUM_SHARERS 3
 #define NUM_SHARES 1000
+#define CLAIMS_TO_TRY 65 /* after a refusal */
 
 static char dir[] = "/tmp/test_xgmi_page.XXXXXX";
 static muct_xgmi_self_t self;
@@ -198,7 +199,7 @@ START_TEST(slot_under_which_others_copy_is_not_taken_again)
     ck_assert_int_eq(muct_xgmi_self_open(dir, &self), UCS_OK);
     ck_assert_int_eq(muct_xgmi_page_map(dir, self.owner, &fd, &page), UCS_OK);
     ck_assert_int_eq(muct_xgmi_slot_alloc(&slot, &generation), UCS_OK);
-    atomic_store(&page->slots[slot].users, 1);
+    atomic_store(&page->slots[slot].users[0], 1);
     generation = muct_xgmi_slot_void(slot);
     ck_assert(muct_xgmi_slot_is_used(slot, generation));
     for (i = 0; i < MUCT_XGMI_MAX_SLOTS - 1; ++i) {
@@ -636,11 +637,11 @@ START_TEST(who_cannot_be_looked_at_uses_what_it_used)
     ck_assert_int_eq(muct_xgmi_page_map(dir, self.owner, &fd, &page), UCS_OK);
     ck_assert_int_eq(muct_xgmi_slot_alloc(&slot, &generation), UCS_OK);
     atomic_store(&page->users[0], owner);
-    atomic_store(&page->slots[slot].users, 3); /* the second user does not exist */
+    atomic_store(&page->slots[slot].users[0], 3); /* the second user does not exist */
     generation = muct_xgmi_slot_void(slot);
     allow_files(0);
     muct_xgmi_slot_drop_dead(slot);
-    ck_assert_uint_eq(atomic_load(&page->slots[slot].users), 1);
+    ck_assert_uint_eq(atomic_load(&page->slots[slot].users[0]), 1);
     allow_files(RLIM_INFINITY);
     muct_xgmi_slot_drop_dead(slot);
     ck_assert(muct_xgmi_slot_is_used(slot, generation));
@@ -746,7 +747,9 @@ START_TEST(who_cannot_be_looked_at_keeps_its_place)
         ck_assert_uint_eq(atomic_load(&page->users[i]), user);
     }
     kill_process(users_pid);
-    ck_assert(muct_xgmi_peer_enter(peer, 0, 0));
+    for (i = 0; (i < CLAIMS_TO_TRY) && !muct_xgmi_peer_enter(peer, 0, 0); ++i) {
+    }
+    ck_assert_uint_lt(i, CLAIMS_TO_TRY);
     ck_assert_uint_eq(atomic_load(&page->users[0]), self.owner);
     muct_xgmi_peer_leave(peer, 0);
     munmap(page, sizeof(*page));

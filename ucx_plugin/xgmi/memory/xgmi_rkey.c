@@ -29,6 +29,9 @@ static ucs_status_t muct_xgmi_rkey_try(const muct_xgmi_rkey_t *rkey)
     if (!muct_xgmi_peer_was_alive(rkey->peer)) {
         return UCS_OK; /* there is nothing to map */
     }
+    if (!muct_xgmi_peer_claim(rkey->peer)) {
+        return UCS_ERR_UNREACHABLE; /* another lane does, see its warning */
+    }
 
     device = atomic_load_explicit(&muct_xgmi_global.device, memory_order_relaxed);
     if (((device < 0) && (muct_gpu_forget(muct_xgmi_global.gpu,

@@ -7,7 +7,7 @@
 #include <string.h>
 
 /* The first word of each address; addresses never leave the byte order of a host. */
-#define MUCT_XGMI_ADDR_VERSION UINT64_C(0x6d6f72692d780005)
+#define MUCT_XGMI_ADDR_VERSION UINT64_C(0x6d6f72692d780006)
 
 /* Version and network namespace share a word. */
 typedef struct muct_xgmi_device_addr_wire {

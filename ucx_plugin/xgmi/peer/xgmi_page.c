@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -20,8 +21,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define MUCT_XGMI_PAGE_MAGIC UINT64_C(0x32656761702d786d) /* "mx-page2" */
+#define MUCT_XGMI_PAGE_MAGIC UINT64_C(0x33656761702d786d) /* "mx-page3" */
 #define MUCT_XGMI_PAGE_PREFIX "ucx-mori."
+
+/* Bytes of a page with its first slots; the file is longer, and sparse */
+#define MUCT_XGMI_PAGE_FIRST_SIZE \
+    offsetof(muct_xgmi_page_t, slots[MUCT_XGMI_PAGE_SLOTS])
 
 
 void muct_xgmi_page_path(const char *dir, uint64_t owner, const char *suffix,
@@ -217,6 +222,22 @@ uint64_t muct_xgmi_page_file_limit(void)
                : UINT64_MAX;
 }
 
+bool muct_xgmi_page_add_slots(int fd, muct_xgmi_page_t *page)
+{
+    const uint32_t num_slots = atomic_load(&page->num_slots);
+    const off_t offset = (off_t)(offsetof(muct_xgmi_page_t, slots) +
+                                 (num_slots * sizeof(page->slots[0])));
+
+    if ((num_slots == MUCT_XGMI_MAX_SLOTS) ||
+        !muct_shm_reserve(fd, offset,
+                          (off_t)(MUCT_XGMI_PAGE_SLOTS * sizeof(page->slots[0])))) {
+        return false;
+    }
+
+    atomic_store(&page->num_slots, num_slots + MUCT_XGMI_PAGE_SLOTS);
+    return true;
+}
+
 /* Room for a page, and its mapping, which keeps a file open of its own. */
 static muct_xgmi_page_t *muct_xgmi_page_reserve(const char *path)
 {
@@ -229,9 +250,10 @@ static muct_xgmi_page_t *muct_xgmi_page_reserve(const char *path)
         return NULL;
     }
 
-    if (!muct_shm_reserve(fd, 0, sizeof(*page))) {
-        muct_error("reserving %zu bytes of %s failed: %m. %s", sizeof(*page), path,
-                   muct_xgmi_page_remedy(errno));
+    if (!muct_shm_reserve(fd, 0, MUCT_XGMI_PAGE_FIRST_SIZE) ||
+        (ftruncate(fd, sizeof(*page)) != 0)) {
+        muct_error("reserving %zu bytes of %s failed: %m. %s",
+                   MUCT_XGMI_PAGE_FIRST_SIZE, path, muct_xgmi_page_remedy(errno));
     } else {
         page = mmap(NULL, sizeof(*page), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
         if (page == MAP_FAILED) {
@@ -309,6 +331,7 @@ ucs_status_t muct_xgmi_page_create(const char *dir, const muct_xgmi_self_t *self
     page->owner = self->owner;
     page->pid_namespace = self->pid_namespace;
     page->pid = self->pid;
+    atomic_store(&page->num_slots, MUCT_XGMI_PAGE_SLOTS);
     if (rename(path, final_path) != 0) {
         muct_error("rename(%s) failed: %m", path);
         status = UCS_ERR_IO_ERROR;

@@ -21,9 +21,8 @@
 
 /* Shared with other processes; its numbers are bounded by us, never trusted. */
 typedef struct muct_xgmi_slot {
-    _Atomic uint32_t generation; /* odd: taken, its keys hold */
-    uint32_t reserved;
-    _Atomic uint64_t users; /* bit i: the process users[i] copies */
+    _Alignas(64) _Atomic uint32_t generation;         /* odd: taken, its keys hold */
+    _Atomic uint64_t users[MUCT_XGMI_MAX_USERS / 64]; /* bit i: users[i] copies */
 } muct_xgmi_slot_t;
 
 typedef struct muct_xgmi_page {
@@ -31,11 +30,15 @@ typedef struct muct_xgmi_page {
     uint64_t owner;
     uint64_t pid_namespace;
     uint32_t pid;
-    uint32_t reserved;
-    _Atomic uint64_t users[MUCT_XGMI_MAX_USERS]; /* incarnations */
-    muct_xgmi_slot_t slots[MUCT_XGMI_MAX_SLOTS];
+    _Atomic uint32_t num_slots; /* the first ones, whose memory is reserved */
+    _Atomic uint64_t users[MUCT_XGMI_MAX_USERS];   /* incarnations */
     _Atomic uint32_t ifaces[MUCT_XGMI_MAX_IFACES]; /* generation; odd: open */
+    muct_xgmi_slot_t slots[MUCT_XGMI_MAX_SLOTS];
 } muct_xgmi_page_t;
+
+
+/** Slots whose memory is reserved at a time */
+#define MUCT_XGMI_PAGE_SLOTS 4096
 
 
 /** Name of a page's file. */
@@ -91,6 +94,16 @@ ucs_status_t muct_xgmi_page_identify(const char *dir, muct_xgmi_self_t *self);
  */
 ucs_status_t muct_xgmi_page_create(const char *dir, const muct_xgmi_self_t *self,
                                    int *fd_p, muct_xgmi_page_t **page_p);
+
+
+/**
+ * Reserve memory for further slots.
+ *
+ * @param [in] fd  Of this process's page.
+ *
+ * @return Whether there are more than before.
+ */
+bool muct_xgmi_page_add_slots(int fd, muct_xgmi_page_t *page);
 
 
 /**

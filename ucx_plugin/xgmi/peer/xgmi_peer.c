@@ -38,14 +38,18 @@
 
 #define MUCT_XGMI_NO_USER MUCT_XGMI_MAX_USERS
 
+/* Claims of a place that was refused until it is tried again: it examines all users */
+#define MUCT_XGMI_CLAIMS_TO_TRY 64
+
 
 struct muct_xgmi_peer {
     muct_xgmi_peer_t *next;
     uint64_t owner;
-    atomic_uint refs; /* the first and the last under the lock */
-    int fd;           /* -1: this process */
-    int pidfd;        /* -1: none */
-    atomic_uint user; /* our place among the owner's users */
+    atomic_uint refs;        /* the first and the last under the lock */
+    int fd;                  /* -1: this process */
+    int pidfd;               /* -1: none */
+    atomic_uint user;        /* our place among the owner's users */
+    atomic_uint num_refused; /* claims of one, in vain */
     atomic_int is_dead;
     muct_xgmi_page_t *page;
     pthread_mutex_t lock;
@@ -173,20 +177,43 @@ void muct_xgmi_self_close(void)
     pthread_mutex_unlock(&muct_xgmi_peer_lock);
 }
 
+static _Atomic uint64_t *muct_xgmi_slot_word(muct_xgmi_slot_t *slot, unsigned user)
+{
+    return &slot->users[user / 64];
+}
+
+static uint64_t muct_xgmi_slot_bit(unsigned user)
+{
+    return UINT64_C(1) << (user % 64);
+}
+
+static bool muct_xgmi_slot_has_users(const muct_xgmi_slot_t *slot)
+{
+    unsigned i;
+
+    for (i = 0; i < MUCT_XGMI_MAX_USERS / 64; ++i) {
+        if (atomic_load(&slot->users[i]) != 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* A slot under which others copy still is not taken: they have announced no other. */
 static bool muct_xgmi_slot_take(uint32_t *slot_p, uint32_t *generation_p)
 {
     muct_xgmi_slot_t *slot;
-    uint32_t i, index, generation;
+    uint32_t i, index, generation, num_slots;
     bool is_taken = false;
 
     pthread_mutex_lock(&muct_xgmi_peer_lock);
-    for (i = 0; (i < MUCT_XGMI_MAX_SLOTS) && !is_taken; ++i) {
+    num_slots = atomic_load(&muct_xgmi_process.page->num_slots);
+    for (i = 0; (i < num_slots) && !is_taken; ++i) {
         /* Round robin: a slot rests as long as possible before it is used again. */
-        index = (muct_xgmi_process.next_slot + i) % MUCT_XGMI_MAX_SLOTS;
+        index = (muct_xgmi_process.next_slot + i) % num_slots;
         slot = &muct_xgmi_process.page->slots[index];
         generation = atomic_load(&slot->generation);
-        if ((generation & 1) || (atomic_load(&slot->users) != 0)) {
+        if ((generation & 1) || muct_xgmi_slot_has_users(slot)) {
             continue;
         }
 
@@ -200,15 +227,31 @@ static bool muct_xgmi_slot_take(uint32_t *slot_p, uint32_t *generation_p)
     return is_taken;
 }
 
+/* @return Whether there are more slots than @a num_slots. */
+static bool muct_xgmi_slot_grow(uint32_t num_slots)
+{
+    muct_xgmi_page_t *page = muct_xgmi_process.page;
+    bool has_grown;
+
+    pthread_mutex_lock(&muct_xgmi_peer_lock);
+    has_grown = (atomic_load(&page->num_slots) > num_slots) ||
+                muct_xgmi_page_add_slots(muct_xgmi_process.fd, page);
+    pthread_mutex_unlock(&muct_xgmi_peer_lock);
+    return has_grown;
+}
+
 ucs_status_t muct_xgmi_slot_alloc(uint32_t *slot_p, uint32_t *generation_p)
 {
-    uint32_t index;
+    uint32_t index, num_slots;
 
-    if (muct_xgmi_slot_take(slot_p, generation_p)) {
-        return UCS_OK;
-    }
+    do {
+        num_slots = atomic_load(&muct_xgmi_process.page->num_slots);
+        if (muct_xgmi_slot_take(slot_p, generation_p)) {
+            return UCS_OK;
+        }
+    } while (muct_xgmi_slot_grow(num_slots));
 
-    for (index = 0; index < MUCT_XGMI_MAX_SLOTS; ++index) {
+    for (index = 0; index < num_slots; ++index) {
         muct_xgmi_slot_drop_dead(index);
     }
     return muct_xgmi_slot_take(slot_p, generation_p) ? UCS_OK : UCS_ERR_EXCEEDS_LIMIT;
@@ -239,7 +282,7 @@ bool muct_xgmi_slot_is_used(uint32_t index, uint32_t generation)
 
     /* the generation differs: the slot was unused when it was taken again */
     return (atomic_load(&slot->generation) == generation) &&
-           (atomic_load(&slot->users) != 0);
+           muct_xgmi_slot_has_users(slot);
 }
 
 void muct_xgmi_slot_expire(uint32_t index, uint32_t generation)
@@ -308,14 +351,14 @@ bool muct_xgmi_owner_is_dead(uint64_t owner)
 void muct_xgmi_slot_drop_dead(uint32_t index)
 {
     muct_xgmi_page_t *page = muct_xgmi_process.page;
-    muct_xgmi_slot_t *slot = &page->slots[index];
-    uint64_t users = atomic_load(&slot->users);
+    _Atomic uint64_t *word;
     unsigned i;
 
-    for (i = 0; (users != 0) && (i < MUCT_XGMI_MAX_USERS); ++i) {
-        if (((users >> i) & 1) &&
+    for (i = 0; i < MUCT_XGMI_MAX_USERS; ++i) {
+        word = muct_xgmi_slot_word(&page->slots[index], i);
+        if ((atomic_load(word) & muct_xgmi_slot_bit(i)) &&
             muct_xgmi_owner_is_dead(atomic_load(&page->users[i]))) {
-            atomic_fetch_and(&slot->users, ~(UINT64_C(1) << i));
+            atomic_fetch_and(word, ~muct_xgmi_slot_bit(i));
         }
     }
 }
@@ -581,41 +624,89 @@ uint64_t muct_xgmi_peer_owner(const muct_xgmi_peer_t *peer)
 
 /* ---- use of slots ---- */
 
+static uint32_t muct_xgmi_peer_num_slots(const muct_xgmi_peer_t *peer)
+{
+    const uint32_t num_slots = atomic_load(&peer->page->num_slots);
+
+    return (num_slots < MUCT_XGMI_MAX_SLOTS) ? num_slots : MUCT_XGMI_MAX_SLOTS;
+}
+
 /* Finds this process a place among the owner's users; dead ones lose theirs. */
-static unsigned muct_xgmi_peer_claim_user(muct_xgmi_peer_t *peer)
+static unsigned muct_xgmi_peer_find_place(muct_xgmi_peer_t *peer)
 {
     muct_xgmi_page_t *page = peer->page;
+    const uint32_t num_slots = muct_xgmi_peer_num_slots(peer);
     uint64_t expected;
     unsigned i, slot;
     int pass;
 
     for (pass = 0; pass < 2; ++pass) {
         for (i = 0; i < MUCT_XGMI_MAX_USERS; ++i) {
-            expected = (pass == 0) ? 0 : atomic_load(&page->users[i]);
-            if ((pass != 0) && !muct_xgmi_owner_is_dead(expected)) {
+            expected = atomic_load(&page->users[i]);
+            if ((pass == 0) ? (expected != 0) : !muct_xgmi_owner_is_dead(expected)) {
                 continue;
             }
             if (!atomic_compare_exchange_strong(&page->users[i], &expected,
                                                 muct_xgmi_process.self.owner)) {
                 continue;
             }
-            for (slot = 0; (pass != 0) && (slot < MUCT_XGMI_MAX_SLOTS); ++slot) {
-                atomic_fetch_and(&page->slots[slot].users, ~(UINT64_C(1) << i));
+            for (slot = 0; (pass != 0) && (slot < num_slots); ++slot) {
+                atomic_fetch_and(muct_xgmi_slot_word(&page->slots[slot], i),
+                                 ~muct_xgmi_slot_bit(i));
             }
             return i;
         }
     }
-
-    muct_error("process 0x%" PRIx64 " has %d users of its memory already", peer->owner,
-               MUCT_XGMI_MAX_USERS);
     return MUCT_XGMI_NO_USER;
+}
+
+/* Not under the lock: examining other users takes the outer one. */
+static void muct_xgmi_peer_take_place(muct_xgmi_peer_t *peer)
+{
+    const unsigned user = muct_xgmi_peer_find_place(peer);
+
+    if (user == MUCT_XGMI_NO_USER) {
+        return;
+    }
+    pthread_mutex_lock(&peer->lock);
+    if (peer->user == MUCT_XGMI_NO_USER) {
+        peer->user = user;
+    } else {
+        atomic_store(&peer->page->users[user], 0);
+    }
+    pthread_mutex_unlock(&peer->lock);
+}
+
+bool muct_xgmi_peer_claim(muct_xgmi_peer_t *peer)
+{
+    unsigned num_refused;
+
+    if ((peer->fd < 0) || (peer->user != MUCT_XGMI_NO_USER)) {
+        return true;
+    }
+
+    num_refused = atomic_load(&peer->num_refused);
+    if (num_refused % MUCT_XGMI_CLAIMS_TO_TRY == 0) {
+        muct_xgmi_peer_take_place(peer);
+        if (peer->user != MUCT_XGMI_NO_USER) {
+            return true;
+        }
+        if (num_refused == 0) {
+            muct_warn("mori_xgmi does not copy to or from the memory of process "
+                      "0x%" PRIx64 ": %d processes use it already; other transports "
+                      "carry it. Spread the peers over more processes",
+                      peer->owner, MUCT_XGMI_MAX_USERS);
+        }
+    }
+    atomic_fetch_add(&peer->num_refused, 1);
+    return false;
 }
 
 bool muct_xgmi_peer_enter(muct_xgmi_peer_t *peer, uint32_t index, uint32_t generation)
 {
     muct_xgmi_slot_t *slot;
 
-    if (index >= MUCT_XGMI_MAX_SLOTS) {
+    if ((index >= muct_xgmi_peer_num_slots(peer)) || !muct_xgmi_peer_claim(peer)) {
         return false;
     }
 
@@ -624,25 +715,10 @@ bool muct_xgmi_peer_enter(muct_xgmi_peer_t *peer, uint32_t index, uint32_t gener
         return atomic_load(&slot->generation) == generation;
     }
 
-    if (peer->user == MUCT_XGMI_NO_USER) {
-        /* claim before taking the lock: examining other users takes the outer one */
-        unsigned user = muct_xgmi_peer_claim_user(peer);
-
-        if (user == MUCT_XGMI_NO_USER) {
-            return false;
-        }
-        pthread_mutex_lock(&peer->lock);
-        if (peer->user == MUCT_XGMI_NO_USER) {
-            peer->user = user;
-        } else {
-            atomic_store(&peer->page->users[user], 0);
-        }
-        pthread_mutex_unlock(&peer->lock);
-    }
-
     pthread_mutex_lock(&peer->lock);
     if (peer->counts[index]++ == 0) {
-        atomic_fetch_or(&slot->users, UINT64_C(1) << peer->user);
+        atomic_fetch_or(muct_xgmi_slot_word(slot, peer->user),
+                        muct_xgmi_slot_bit(peer->user));
     }
     pthread_mutex_unlock(&peer->lock);
 
@@ -663,7 +739,8 @@ void muct_xgmi_peer_leave(muct_xgmi_peer_t *peer, uint32_t index)
 
     pthread_mutex_lock(&peer->lock);
     if (--peer->counts[index] == 0) {
-        atomic_fetch_and(&peer->page->slots[index].users, ~(UINT64_C(1) << peer->user));
+        atomic_fetch_and(muct_xgmi_slot_word(&peer->page->slots[index], peer->user),
+                         ~muct_xgmi_slot_bit(peer->user));
     }
     pthread_mutex_unlock(&peer->lock);
 }

@@ -48,8 +48,9 @@
 /** Interfaces of a process whose end others see; of further ones only the process' */
 #define MUCT_XGMI_MAX_IFACES 4096
 
-/** Processes that may use one process's memory at a time */
-#define MUCT_XGMI_MAX_USERS 64
+/** Processes that may use one process's memory at a time: the bits that a slot of a
+ * cache line has beside its generation */
+#define MUCT_XGMI_MAX_USERS 448
 
 
 /** A process: a peer, or this one. */
@@ -217,6 +218,15 @@ bool muct_xgmi_peer_is_self(const muct_xgmi_peer_t *peer);
 
 /** Incarnation of the process. */
 uint64_t muct_xgmi_peer_owner(const muct_xgmi_peer_t *peer);
+
+
+/**
+ * Take a place among the users of a process's memory, which is kept as long as the
+ * process is referenced. A warning is logged once for a process without a free place.
+ *
+ * @return Whether this process has one. It needs none for its own memory.
+ */
+bool muct_xgmi_peer_claim(muct_xgmi_peer_t *peer);
 
 
 /**
