@@ -15,7 +15,7 @@
 #include "test/unit/xgmi/xgmi_sides.h"
 #include "xgmi/peer/xgmi_page.h"
 
-#include <dirent.h>
+#include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -652,18 +652,15 @@ __attribute__((format(printf, 6, 0))) static ucs_log_func_rc_t count_warning(
 
 static unsigned count_files(const char *suffix)
 {
-    size_t length = strlen(suffix), name_length;
-    DIR *handle = opendir(am_dir);
-    struct dirent *entry;
-    unsigned count = 0;
+    char pattern[128];
+    glob_t files;
+    unsigned count;
 
-    ck_assert_ptr_nonnull(handle);
-    while ((entry = readdir(handle)) != NULL) {
-        name_length = strlen(entry->d_name);
-        count += (name_length > length) &&
-                 !strcmp(entry->d_name + name_length - length, suffix);
+    snprintf(pattern, sizeof(pattern), "%s/*/*%s", am_dir, suffix);
+    count = (glob(pattern, 0, NULL, &files) == 0) ? (unsigned)files.gl_pathc : 0;
+    if (count > 0) {
+        globfree(&files);
     }
-    closedir(handle);
     return count;
 }
 

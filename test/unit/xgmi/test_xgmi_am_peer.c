@@ -327,8 +327,8 @@ START_TEST(peer_of_another_user_is_not_reached)
 
     peer_start(&peer);
     am_open_side();
-    muct_xgmi_page_path(am_dir, am_iface_of(&peer.words.addr).owner, "", path,
-                        sizeof(path));
+    snprintf(path, sizeof(path), "%s/ucx-mori.%016llx", am_dir,
+             (unsigned long long)am_iface_of(&peer.words.addr).owner);
     ck_assert_int_eq(chown(path, 12345, 12345), 0);
     am_expect_unreachable(&peer.words.addr, "cannot be used; see its warning");
     peer_end(&peer, false);

@@ -355,7 +355,7 @@ START_TEST(peer_whose_lock_a_child_keeps_is_dead_by_its_pidfd)
 
     kill(owner.pid, SIGKILL);
     ck_assert_int_eq(poll(&ended, 1, -1), 1);
-    muct_xgmi_page_path(dir, keys[0].owner, "", path, sizeof(path));
+    muct_xgmi_page_path(dir, keys[0].owner, path, sizeof(path));
     fd = open(path, O_RDWR);
     ck_assert_int_ge(fd, 0);
     ck_assert_int_eq(fcntl(fd, F_OFD_SETLK, &lock), 0);

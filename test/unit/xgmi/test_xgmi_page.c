@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/inotify.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -38,7 +39,7 @@ static muct_xgmi_self_t self;
 
 typedef void (*meanwhile_t)(void);
 
-static meanwhile_t before_open, before_lock, behind_lock; /* the second opening */
+static meanwhile_t behind_folder, before_open, before_lock, behind_lock;
 
 int posix_fallocate(int fd, off_t offset, off_t length)
 {
@@ -56,10 +57,12 @@ int posix_fallocate(int fd, off_t offset, off_t length)
 int fcntl(int fd, int command, ...)
 {
     static int (*real)(int fd, int command, ...);
+    const bool is_lock = (command == F_OFD_SETLK) || (command == F_SETLK);
     va_list args;
     void *arg;
+    int ret;
 
-    if (((command == F_OFD_SETLK) || (command == F_SETLK)) && (before_lock != NULL)) {
+    if (is_lock && (before_lock != NULL)) {
         before_lock();
     }
     if (real == NULL) {
@@ -68,25 +71,31 @@ int fcntl(int fd, int command, ...)
     va_start(args, command);
     arg = va_arg(args, void *);
     va_end(args);
-    return real(fd, command, arg);
-}
-
-int rename(const char *from, const char *to)
-{
-    static int (*real)(const char *from, const char *to);
-
-    if (behind_lock != NULL) {
+    ret = real(fd, command, arg);
+    if (is_lock && (ret == 0) && (behind_lock != NULL)) {
         behind_lock();
     }
+    return ret;
+}
+
+int mkdir(const char *path, mode_t mode)
+{
+    static int (*real)(const char *path, mode_t mode);
+    int ret;
+
     if (real == NULL) {
-        *(void **)&real = dlsym(RTLD_NEXT, "rename");
+        *(void **)&real = dlsym(RTLD_NEXT, "mkdir");
     }
-    return real(from, to);
+    ret = real(path, mode);
+    if (behind_folder != NULL) {
+        behind_folder();
+    }
+    return ret;
 }
 
 static void setup(void)
 {
-    before_open = before_lock = behind_lock = NULL;
+    behind_folder = before_open = before_lock = behind_lock = NULL;
     strcpy(dir + strlen(dir) - 6, "XXXXXX");
     ck_assert_ptr_nonnull(mkdtemp(dir));
 }
@@ -272,14 +281,17 @@ enum { NOBODY = 65534, SOMEBODY = 12345 };
 START_TEST(a_page_that_cannot_be_read_is_told_with_its_cause)
 {
     muct_xgmi_page_t *page;
-    char path[512];
+    char path[512], folder[512];
     int fd;
 
     ck_assert_int_eq(chmod(dir, 0755), 0);
     ck_assert_int_eq(muct_xgmi_page_identify(dir, &self), UCS_OK);
     ck_assert_int_eq(muct_xgmi_page_create(dir, &self, &fd, &page), UCS_OK);
-    muct_xgmi_page_path(dir, self.owner, "", path, sizeof(path));
+    muct_xgmi_page_path(dir, self.owner, path, sizeof(path));
     if (getuid() == 0) {
+        snprintf(folder, sizeof(folder), "%s/ucx-mori.%016llx", dir,
+                 (unsigned long long)self.owner);
+        ck_assert_int_eq(chown(folder, NOBODY, NOBODY), 0);
         ck_assert_int_eq(chown(path, NOBODY, NOBODY), 0);
         user_is_told(SOMEBODY, self.owner,
                      "is user 65534's, and this process is user 12345's");
@@ -317,6 +329,15 @@ static void make_file(const char *name, const char *target)
     file = fopen(path, "w");
     ck_assert_ptr_nonnull(file);
     fclose(file);
+}
+
+static void make_folder(const char *name, mode_t mode)
+{
+    char path[512];
+
+    snprintf(path, sizeof(path), "%s/%s", dir, name);
+    ck_assert_int_eq(mkdir(path, mode), 0);
+    ck_assert_int_eq(chmod(path, mode), 0);
 }
 
 static bool is_file(const char *name)
@@ -400,7 +421,7 @@ START_TEST(what_killed_processes_left_is_removed)
     for (i = 0; i < NUM_KILLED; ++i) {
         pids[i] = start_process(&owner);
     }
-    ck_assert_uint_eq(mkv_test_num_files(dir), none + (NUM_KILLED * 3));
+    ck_assert_uint_eq(mkv_test_num_files(dir), none + NUM_KILLED);
     for (i = 0; i < NUM_KILLED; ++i) {
         kill_process(pids[i]);
     }
@@ -421,49 +442,46 @@ START_TEST(what_a_living_process_has_stays)
     ck_assert_int_eq(muct_xgmi_inbox_create(dir, self.owner, iface, &inbox), UCS_OK);
     fds = mkv_test_num_files("/proc/self/fd");
     muct_xgmi_page_sweep(dir);
-    ck_assert_uint_eq(mkv_test_num_files(dir), none + 3);
+    ck_assert_uint_eq(mkv_test_num_files(dir), none + 1);
     ck_assert_uint_eq(mkv_test_num_files("/proc/self/fd"), fds);
+    ck_assert(another_process_sees(self.owner));
+    muct_xgmi_page_sweep(dir); /* that of the other process */
     muct_xgmi_inbox_destroy(inbox);
     muct_xgmi_self_close();
     ck_assert_uint_eq(mkv_test_num_files(dir), none);
 }
 END_TEST
 
-/* A page that cannot be inspected, and files of other programs */
+/* Files of other programs, and folders that no process of this user made. */
 /* XM-06 */
 START_TEST(what_may_be_somebodys_stays)
 {
-    static const char *const names[] = {"ucx-mori.000000000000000f.new",
-                                        "ucx-mori.000000000000000f",
-                                        "ucx-mori.000000000000000f.3.5.box",
-                                        "ucx-mori.000000000000000f.3.5.bell",
-                                        "ucx-mori.1.box",
-                                        "ucx-mori.box",
-                                        "ucx-mori.1.new",
-                                        "ucx-mori.new",
-                                        "somebody.0000000000000001.3.5.box",
-                                        "somebody.0000000000000001.new",
-                                        "ucx-mori.0000000000000001.3.5.new",
-                                        "ucx-mori.0000000000000001.newer",
+    static const char *const names[] = {"ucx-mori.000000000000000f",
+                                        "ucx-mori.000000000000000e",
+                                        "ucx-mori.1",
+                                        "somebody.0000000000000001",
+                                        "ucx-mori.0000000000000001.new",
                                         "ucx-mori.of_somebody_else",
-                                        "ucx-mori.of_somebody_else.new",
-                                        "ucx-mori.0000000000000001.3.5.boxes"};
+                                        "ucx-mori.0000000000000002/kept",
+                                        "ucx-mori.0000000000000003/page"};
     const unsigned num = sizeof(names) / sizeof(names[0]);
     unsigned i;
 
-    for (i = 0; i < num; ++i) { /* that page is a link, which is not followed */
-        make_file(names[i], (i == 1) ? "/dev/null" : NULL);
+    make_folder("ucx-mori.0000000000000002", 0700); /* without a page */
+    make_folder("ucx-mori.0000000000000003", 0777);
+    make_folder("ucx-mori.0000000000000004", 0700);
+    make_file("ucx-mori.0000000000000004/page", NULL);
+    make_file("ucx-mori.0000000000000004/3.5.box", NULL);
+    make_folder("ucx-mori.0000000000000005", 0700);
+    for (i = 0; i < num; ++i) { /* the first one is a link, which is not followed */
+        make_file(names[i], (i == 0) ? "ucx-mori.0000000000000002" : NULL);
     }
-    make_file("ucx-mori.0000000000000001.3.5.box", NULL);
-    make_file("ucx-mori.0000000000000001.3.5.bell", NULL);
-    make_file("ucx-mori.0000000000000001.new", NULL);
     muct_xgmi_page_sweep(dir);
     for (i = 0; i < num; ++i) {
         ck_assert_msg(is_file(names[i]), "%s was removed", names[i]);
     }
-    ck_assert(!is_file("ucx-mori.0000000000000001.3.5.box"));
-    ck_assert(!is_file("ucx-mori.0000000000000001.3.5.bell"));
-    ck_assert(!is_file("ucx-mori.0000000000000001.new"));
+    ck_assert(!is_file("ucx-mori.0000000000000004"));
+    ck_assert(!is_file("ucx-mori.0000000000000005"));
 }
 END_TEST
 
@@ -475,7 +493,8 @@ static void kill_myself(void)
     (void)kill(getpid(), SIGKILL);
 }
 
-static meanwhile_t *const steps[] = {&before_open, &before_lock, &behind_lock};
+static meanwhile_t *const steps[] = {&behind_folder, &before_open, &before_lock,
+                                     &behind_lock};
 
 /* Loop index: at which step */
 /* XM-06 */
@@ -500,21 +519,150 @@ START_TEST(page_of_one_killed_while_it_made_it_is_removed)
 }
 END_TEST
 
-/* The owner's page decides, as for boxes and bells */
-/* XM-06 */
-START_TEST(new_file_of_one_that_lives_stays)
+START_TEST(name_that_is_taken_is_left)
 {
+    muct_xgmi_page_t *page;
     char name[64];
+    int fd;
 
-    ck_assert_int_eq(muct_xgmi_self_open(dir, &self), UCS_OK);
-    snprintf(name, sizeof(name), "ucx-mori.%016llx.new",
-             (unsigned long long)self.owner);
-    make_file(name, NULL);
-    muct_xgmi_page_sweep(dir);
+    ck_assert_int_eq(muct_xgmi_page_identify(dir, &self), UCS_OK);
+    snprintf(name, sizeof(name), "ucx-mori.%016llx", (unsigned long long)self.owner);
+    make_folder(name, 0700);
+    ck_assert_int_eq(muct_xgmi_page_create(dir, &self, &fd, &page), UCS_ERR_BUSY);
     ck_assert(is_file(name));
+}
+END_TEST
+
+/* What another user can do at best is to name a folder like one that was removed. Each
+ * time the file itself is right. */
+START_TEST(file_that_another_user_could_have_made_is_not_opened)
+{
+    char path[512], folder[512], other[600];
+    muct_xgmi_page_t *page;
+    uint64_t owner;
+    pid_t pid;
+    int fd;
+
+    pid = start_process(&owner);
+    muct_xgmi_page_path(dir, owner, path, sizeof(path));
+    snprintf(folder, sizeof(folder), "%s/ucx-mori.%016llx", dir,
+             (unsigned long long)owner);
+    snprintf(other, sizeof(other), "%s/other", dir);
+    ck_assert_int_eq(muct_xgmi_page_map(dir, owner, &fd, &page), UCS_OK);
+    munmap(page, sizeof(*page));
+    close(fd);
+    switch (_i) {
+    case 0: /* a folder that others write to */
+        ck_assert_int_eq(chmod(folder, 0770), 0);
+        break;
+    case 1:
+        ck_assert_int_eq(rename(folder, other), 0);
+        ck_assert_int_eq(symlink(other, folder), 0);
+        break;
+    case 2:
+        ck_assert_int_eq(link(path, other), 0);
+        break;
+    case 3:
+        ck_assert_int_eq(rename(path, other), 0);
+        ck_assert_int_eq(symlink(other, path), 0);
+        break;
+    default: /* opening a pipe for reading and writing does not wait */
+        ck_assert_int_eq(unlink(path), 0);
+        ck_assert_int_eq(mkfifo(path, 0600), 0);
+        break;
+    }
+    ck_assert_int_eq(muct_xgmi_page_map(dir, owner, &fd, &page), UCS_ERR_UNREACHABLE);
+    kill_process(pid);
+}
+END_TEST
+
+/* @return What it could do with a folder of that name. */
+static unsigned squat(const char *name)
+{
+    static const char *const files[] = {"page", "3.5.box", "3.5.bell"};
+    static const char *const beside[] = {".new", ".3.5.bell", ".3.5.box"};
+    char path[512], other[600];
+    unsigned i, count = 0;
+    DIR *handle;
+    int fd;
+
+    snprintf(path, sizeof(path), "%s/%s", dir, name);
+    for (i = 0; i < 3; ++i) {
+        snprintf(other, sizeof(other), "%s%s", path, beside[i]);
+        (void)mkfifo(other, 0600); /* names that hurt nobody */
+        snprintf(other, sizeof(other), "%s/%s", path, files[i]);
+        fd = open(other, O_RDWR | O_CREAT | O_NONBLOCK, 0666);
+        count += (fd >= 0);
+        if (fd >= 0) {
+            close(fd);
+        }
+    }
+    handle = opendir(path);
+    count += (handle != NULL);
+    if (handle != NULL) {
+        closedir(handle);
+    }
+    snprintf(other, sizeof(other), "%s.taken", path);
+    return count + (rename(path, other) == 0) + (rmdir(path) == 0);
+}
+
+/* Answers each folder with what it could do there. */
+static void watch_and_squat(int answers)
+{
+    _Alignas(struct inotify_event) char events[4096];
+    const struct inotify_event *event;
+    ssize_t length, at;
+    unsigned char count;
+    int fd = inotify_init1(IN_CLOEXEC);
+
+    if ((setuid(NOBODY) != 0) || (inotify_add_watch(fd, dir, IN_CREATE) < 0)) {
+        _exit(1);
+    }
+    count = 0;
+    (void)write(answers, &count, 1);
+    for (;;) {
+        length = read(fd, events, sizeof(events));
+        for (at = 0; at < length; at += (ssize_t)(sizeof(*event) + event->len)) {
+            event = (const void *)(events + at);
+            if (strlen(event->name) == strlen("ucx-mori.0000000000000001")) {
+                count = (unsigned char)squat(event->name);
+                (void)write(answers, &count, 1);
+            }
+        }
+    }
+}
+
+START_TEST(another_user_who_watches_the_names_can_do_nothing)
+{
+    muct_xgmi_inbox_t *inbox;
+    unsigned char count;
+    pid_t squatter;
+    int fds[2];
+
+    if (getuid() != 0) {
+        mkv_test_skip("root", "another_user_who_watches_the_names_can_do_nothing",
+                      "who is not root cannot be another user");
+        return;
+    }
+    ck_assert_int_eq(chmod(dir, 01777), 0);
+    ck_assert_int_eq(pipe(fds), 0);
+    squatter = fork();
+    if (squatter == 0) {
+        watch_and_squat(fds[1]);
+    }
+    ck_assert_int_eq(read(fds[0], &count, 1), 1);
+
+    (void)umask(0);                                 /* it is there for all at once */
+    make_folder("ucx-mori.0000000000000001", 0777); /* shows what the squatter tries */
+    ck_assert_int_eq(read(fds[0], &count, 1), 1);
+    ck_assert_uint_eq(count, 4);
+    ck_assert_int_eq(muct_xgmi_self_open(dir, &self), UCS_OK);
+    ck_assert_int_eq(read(fds[0], &count, 1), 1);
+    ck_assert_uint_eq(count, 0);
+    ck_assert_int_eq(muct_xgmi_inbox_create(dir, self.owner, iface, &inbox), UCS_OK);
+    muct_xgmi_inbox_destroy(inbox);
     muct_xgmi_self_close();
-    muct_xgmi_page_sweep(dir);
-    ck_assert(!is_file(name));
+    kill_process(squatter);
 }
 END_TEST
 
@@ -587,8 +735,8 @@ static void hold_new(void)
     }
     handle = opendir(dir);
     while ((entry = readdir(handle)) != NULL) {
-        if (strstr(entry->d_name, ".new") != NULL) {
-            snprintf(swept, sizeof(swept), "%s/%s", dir, entry->d_name);
+        if (strstr(entry->d_name, "ucx-mori.") != NULL) {
+            snprintf(swept, sizeof(swept), "%s/%s/page", dir, entry->d_name);
         }
     }
     closedir(handle);
@@ -711,7 +859,7 @@ START_TEST(a_lock_that_cannot_be_asked_for_says_nothing)
     int fd;
 
     ck_assert_int_eq(muct_xgmi_self_open(dir, &self), UCS_OK);
-    muct_xgmi_page_path(dir, self.owner, "", path, sizeof(path));
+    muct_xgmi_page_path(dir, self.owner, path, sizeof(path));
     fd = open(path, O_PATH | O_CLOEXEC);
     ck_assert_int_ge(fd, 0);
     ck_assert(muct_xgmi_page_is_locked(fd));
@@ -819,10 +967,13 @@ int main(void)
     tcase_add_test(tcase, what_killed_processes_left_is_removed);
     tcase_add_test(tcase, what_a_living_process_has_stays);
     tcase_add_test(tcase, what_may_be_somebodys_stays);
-    tcase_add_loop_test(tcase, page_of_one_killed_while_it_made_it_is_removed, 0, 3);
-    tcase_add_test(tcase, new_file_of_one_that_lives_stays);
+    tcase_add_loop_test(tcase, page_of_one_killed_while_it_made_it_is_removed, 0, 4);
+    tcase_add_test(tcase, name_that_is_taken_is_left);
+    tcase_add_test(tcase, another_user_who_watches_the_names_can_do_nothing);
+    tcase_add_loop_test(tcase, file_that_another_user_could_have_made_is_not_opened, 0,
+                        5);
     tcase_add_test(tcase, page_that_is_locked_is_not_swept);
-    tcase_add_loop_test(tcase, page_that_was_swept_is_made_anew, 0, 2);
+    tcase_add_loop_test(tcase, page_that_was_swept_is_made_anew, 0, 3);
     tcase_add_test(tcase, page_that_is_being_swept_is_left);
     tcase_add_test(tcase, who_cannot_be_looked_at_uses_what_it_used);
     tcase_add_test(tcase, who_cannot_be_looked_at_keeps_its_place);

@@ -14,11 +14,7 @@
 
 int muct_xgmi_bell_open(const char *dir, uint64_t owner, muct_xgmi_iface_id_t id)
 {
-    char path[512];
-
-    muct_xgmi_page_iface_path(dir, owner, id, MUCT_XGMI_BELL_SUFFIX, path,
-                              sizeof(path));
-    return open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
+    return muct_xgmi_page_open_iface(dir, owner, id, MUCT_XGMI_BELL_SUFFIX, S_IFIFO);
 }
 
 int muct_xgmi_bell_create(const char *dir, uint64_t owner, muct_xgmi_iface_id_t id)
@@ -32,7 +28,7 @@ int muct_xgmi_bell_create(const char *dir, uint64_t owner, muct_xgmi_iface_id_t 
         return -1;
     }
 
-    fd = muct_xgmi_bell_open(dir, owner, id);
+    fd = open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0) {
         error = errno;
         unlink(path);

@@ -175,7 +175,7 @@ static ucs_status_t muct_xgmi_outbox_init(muct_xgmi_outbox_t *outbox, const char
     int fd;
 
     muct_xgmi_page_iface_path(dir, owner, id, MUCT_XGMI_BOX_SUFFIX, path, sizeof(path));
-    fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    fd = muct_xgmi_page_open_iface(dir, owner, id, MUCT_XGMI_BOX_SUFFIX, S_IFREG);
     if (fd < 0) {
         return muct_xgmi_outbox_no_file("", path);
     }

@@ -14,6 +14,7 @@
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
@@ -25,24 +26,96 @@
 #define MUCT_XGMI_PAGE_PREFIX "ucx-mori."
 
 /* Bytes of a page with its first slots; the file is longer, and sparse */
-#define MUCT_XGMI_PAGE_FIRST_SIZE \
+#define MUCT_XGMI_PAGE_FIRST_SIZE                                                      \
     offsetof(muct_xgmi_page_t, slots[MUCT_XGMI_PAGE_SLOTS])
 
 
-void muct_xgmi_page_path(const char *dir, uint64_t owner, const char *suffix,
-                         char *path, size_t size)
+/* ---- files of a process ---- */
+
+#define MUCT_XGMI_PAGE_FOLDER "%s/" MUCT_XGMI_PAGE_PREFIX "%016" PRIx64
+#define MUCT_XGMI_PAGE_FILE "page"
+#define MUCT_XGMI_PAGE_IFACE_FILE "%" PRIu32 ".%" PRIu32 "%s"
+
+static void muct_xgmi_page_folder(const char *dir, uint64_t owner, char *path,
+                                  size_t size)
 {
-    snprintf(path, size, "%s/" MUCT_XGMI_PAGE_PREFIX "%016" PRIx64 "%s", dir, owner,
-             suffix);
+    snprintf(path, size, MUCT_XGMI_PAGE_FOLDER, dir, owner);
+}
+
+void muct_xgmi_page_path(const char *dir, uint64_t owner, char *path, size_t size)
+{
+    snprintf(path, size, MUCT_XGMI_PAGE_FOLDER "/" MUCT_XGMI_PAGE_FILE, dir, owner);
 }
 
 void muct_xgmi_page_iface_path(const char *dir, uint64_t owner, muct_xgmi_iface_id_t id,
                                const char *suffix, char *path, size_t size)
 {
-    snprintf(path, size,
-             "%s/" MUCT_XGMI_PAGE_PREFIX "%016" PRIx64 ".%" PRIu32 ".%" PRIu32 "%s",
-             dir, owner, id.slot, id.generation, suffix);
+    snprintf(path, size, MUCT_XGMI_PAGE_FOLDER "/" MUCT_XGMI_PAGE_IFACE_FILE, dir,
+             owner, id.slot, id.generation, suffix);
 }
+
+/* A second name of a file may be in a folder that others write to. */
+static bool muct_xgmi_page_is_own(int fd, mode_t type)
+{
+    struct stat st;
+
+    if ((fstat(fd, &st) == 0) && ((st.st_mode & S_IFMT) == type) &&
+        (st.st_uid == geteuid()) &&
+        ((type == S_IFDIR) ? ((st.st_mode & 0077) == 0) : (st.st_nlink <= 1))) {
+        return true;
+    }
+    errno = EPERM;
+    return false;
+}
+
+/* No link is followed: another user may take the name of a folder that was removed. */
+static int muct_xgmi_page_open_folder(const char *dir, uint64_t owner)
+{
+    char path[512];
+    int fd;
+
+    muct_xgmi_page_folder(dir, owner, path, sizeof(path));
+    fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    if ((fd < 0) || muct_xgmi_page_is_own(fd, S_IFDIR)) {
+        return fd;
+    }
+    close(fd);
+    errno = EPERM;
+    return -1;
+}
+
+static int muct_xgmi_page_open_file(const char *dir, uint64_t owner, const char *name,
+                                    mode_t type)
+{
+    int folder = muct_xgmi_page_open_folder(dir, owner), fd, error;
+
+    if (folder < 0) {
+        return -1;
+    }
+    fd = openat(folder, name, O_RDWR | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
+    error = errno;
+    if ((fd >= 0) && !muct_xgmi_page_is_own(fd, type)) {
+        error = errno;
+        close(fd);
+        fd = -1;
+    }
+    close(folder);
+    errno = error;
+    return fd;
+}
+
+int muct_xgmi_page_open_iface(const char *dir, uint64_t owner, muct_xgmi_iface_id_t id,
+                              const char *suffix, mode_t type)
+{
+    char name[64];
+
+    snprintf(name, sizeof(name), MUCT_XGMI_PAGE_IFACE_FILE, id.slot, id.generation,
+             suffix);
+    return muct_xgmi_page_open_file(dir, owner, name, type);
+}
+
+
+/* ---- the lock ---- */
 
 /*
  * Locks of open files, not of processes: a process may have two copies of this code,
@@ -66,40 +139,6 @@ bool muct_xgmi_page_is_locked(int fd)
            (lock.l_type != F_UNLCK);
 }
 
-/* Length of the name of a page, whose last digits are its owner */
-#define MUCT_XGMI_PAGE_DIGITS 16
-#define MUCT_XGMI_PAGE_NAME (sizeof(MUCT_XGMI_PAGE_PREFIX) - 1 + MUCT_XGMI_PAGE_DIGITS)
-
-static bool muct_xgmi_page_ends_with(const char *name, const char *suffix)
-{
-    size_t length = strlen(name), suffix_length = strlen(suffix);
-
-    return (length > suffix_length) && !strcmp(name + length - suffix_length, suffix);
-}
-
-static bool muct_xgmi_page_has_owner(const char *name)
-{
-    const size_t prefix = strlen(MUCT_XGMI_PAGE_PREFIX);
-
-    return !strncmp(name, MUCT_XGMI_PAGE_PREFIX, prefix) &&
-           (strspn(name + prefix, "0123456789abcdef") == MUCT_XGMI_PAGE_DIGITS);
-}
-
-/* A page that is being made, or was by one that was killed */
-static bool muct_xgmi_page_is_new(const char *name)
-{
-    return !strcmp(name + MUCT_XGMI_PAGE_NAME, MUCT_XGMI_PAGE_NEW_SUFFIX);
-}
-
-/* A page, or a file that is there as long as the page is */
-static bool muct_xgmi_page_is_ours(const char *name)
-{
-    return muct_xgmi_page_has_owner(name) &&
-           ((strlen(name) == MUCT_XGMI_PAGE_NAME) || muct_xgmi_page_is_new(name) ||
-            muct_xgmi_page_ends_with(name, MUCT_XGMI_BOX_SUFFIX) ||
-            muct_xgmi_page_ends_with(name, MUCT_XGMI_BELL_SUFFIX));
-}
-
 /*
  * Lock a page that is being created. The owner takes this lock to create the page, and
  * a process that sweeps old files takes it to remove the page; the other one then
@@ -120,48 +159,74 @@ static ucs_status_t muct_xgmi_page_take(int fd)
     return ((fstat(fd, &st) == 0) && (st.st_nlink > 0)) ? UCS_OK : UCS_ERR_BUSY;
 }
 
-/* @return Whether the process to which a file belongs is known to be gone. */
-static bool muct_xgmi_page_is_left(const char *dir, const char *name)
+
+/* ---- removal ---- */
+
+/* The page last: a folder without one is empty. */
+void muct_xgmi_page_remove(const char *dir, uint64_t owner)
 {
+    struct dirent *entry;
     char path[512];
-    bool is_left;
-    int fd;
+    DIR *handle;
 
-    snprintf(path, sizeof(path), "%s/%.*s", dir, (int)MUCT_XGMI_PAGE_NAME, name);
-    fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-    if (fd < 0) {
-        return errno == ENOENT;
+    muct_xgmi_page_folder(dir, owner, path, sizeof(path));
+    handle = opendir(path);
+    if (handle != NULL) {
+        while ((entry = readdir(handle)) != NULL) {
+            if (strcmp(entry->d_name, MUCT_XGMI_PAGE_FILE) != 0) {
+                (void)unlinkat(dirfd(handle), entry->d_name, 0);
+            }
+        }
+        (void)unlinkat(dirfd(handle), MUCT_XGMI_PAGE_FILE, 0);
+        closedir(handle);
     }
-
-    is_left = !muct_xgmi_page_is_locked(fd);
-    close(fd);
-    return is_left;
+    (void)rmdir(path);
 }
 
-/* Its lock is held while it goes: until then it may become its owner's. */
-static void muct_xgmi_page_remove_new(const char *path)
+/* The lock is held while the files go: until then the page may become its owner's. An
+ * empty folder is one that is made or removed just now, or was by one that was killed.
+ */
+static void muct_xgmi_page_sweep_one(const char *dir, uint64_t owner)
 {
-    int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    int fd = muct_xgmi_page_open_file(dir, owner, MUCT_XGMI_PAGE_FILE, S_IFREG);
+    char path[512];
 
-    if (fd < 0) {
-        return;
+    if (fd >= 0) {
+        if (muct_xgmi_page_take(fd) == UCS_OK) {
+            muct_debug("removing files of process 0x%" PRIx64 " in %s: it is gone",
+                       owner, dir);
+            muct_xgmi_page_remove(dir, owner);
+        }
+        close(fd);
+    } else if (errno == ENOENT) {
+        muct_xgmi_page_folder(dir, owner, path, sizeof(path));
+        (void)rmdir(path);
     }
-    if (muct_xgmi_page_take(fd) == UCS_OK) {
-        unlink(path);
+}
+
+/* Whether it is the name of a folder, for its owner */
+static bool muct_xgmi_page_has_owner(const char *name, uint64_t *owner_p)
+{
+    const size_t prefix = strlen(MUCT_XGMI_PAGE_PREFIX);
+    const size_t digits = 2 * sizeof(*owner_p);
+
+    if (strncmp(name, MUCT_XGMI_PAGE_PREFIX, prefix) ||
+        (strlen(name) != prefix + digits) ||
+        (strspn(name + prefix, "0123456789abcdef") != digits)) {
+        return false;
     }
-    close(fd);
+    *owner_p = strtoull(name + prefix, NULL, 16);
+    return true;
 }
 
 /*
- * Remove files of processes that were killed: their pages are not locked. Files of
- * living processes appear and vanish during this scan. A page that vanished may belong
- * to a process that ends and removes its files itself; a page that does not exist yet
- * is being created. The lock of the page decides.
+ * Remove files of processes that were killed: their pages are not locked. Folders of
+ * living processes appear and vanish during this scan.
  */
 void muct_xgmi_page_sweep(const char *dir)
 {
-    char path[512];
     struct dirent *entry;
+    uint64_t owner;
     DIR *handle;
 
     handle = opendir(dir);
@@ -170,22 +235,16 @@ void muct_xgmi_page_sweep(const char *dir)
     }
 
     while ((entry = readdir(handle)) != NULL) {
-        if (!muct_xgmi_page_is_ours(entry->d_name) ||
-            !muct_xgmi_page_is_left(dir, entry->d_name)) {
-            continue;
-        }
-
-        snprintf(path, sizeof(path), "%s/%s", dir, entry->d_name);
-        muct_debug("removing %s: its process is gone", path);
-        if (muct_xgmi_page_is_new(entry->d_name)) {
-            muct_xgmi_page_remove_new(path);
-        } else {
-            unlink(path);
+        if (muct_xgmi_page_has_owner(entry->d_name, &owner)) {
+            muct_xgmi_page_sweep_one(dir, owner);
         }
     }
 
     closedir(handle);
 }
+
+
+/* ---- this process's page ---- */
 
 ucs_status_t muct_xgmi_page_identify(const char *dir, muct_xgmi_self_t *self)
 {
@@ -239,15 +298,18 @@ bool muct_xgmi_page_add_slots(int fd, muct_xgmi_page_t *page)
 }
 
 /* Room for a page, and its mapping, which keeps a file open of its own. */
-static muct_xgmi_page_t *muct_xgmi_page_reserve(const char *path)
+static ucs_status_t muct_xgmi_page_reserve(const char *path, muct_xgmi_page_t **page_p)
 {
     muct_xgmi_page_t *page = MAP_FAILED;
     int fd;
 
     fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0) {
+        if (errno == ENOENT) {
+            return UCS_ERR_BUSY;
+        }
         muct_error("open(%s) failed: %m. %s", path, muct_xgmi_page_remedy(errno));
-        return NULL;
+        return UCS_ERR_IO_ERROR;
     }
 
     if (!muct_shm_reserve(fd, 0, MUCT_XGMI_PAGE_FIRST_SIZE) ||
@@ -261,11 +323,8 @@ static muct_xgmi_page_t *muct_xgmi_page_reserve(const char *path)
         }
     }
     close(fd);
-    if (page == MAP_FAILED) {
-        unlink(path);
-        return NULL;
-    }
-    return page;
+    *page_p = page;
+    return (page == MAP_FAILED) ? UCS_ERR_IO_ERROR : UCS_OK;
 }
 
 /*
@@ -274,16 +333,16 @@ static muct_xgmi_page_t *muct_xgmi_page_reserve(const char *path)
  *
  * @return UCS_ERR_BUSY: another process removes the page.
  */
-static ucs_status_t muct_xgmi_page_lock(const char *path, int *fd_p)
+static ucs_status_t muct_xgmi_page_lock(const char *dir, uint64_t owner, int *fd_p)
 {
+    int fd = muct_xgmi_page_open_file(dir, owner, MUCT_XGMI_PAGE_FILE, S_IFREG);
     ucs_status_t status;
-    int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
 
     if (fd < 0) {
         if (errno == ENOENT) {
             return UCS_ERR_BUSY;
         }
-        muct_error("open(%s) failed: %m", path);
+        muct_error("opening the control page of this process in %s failed: %m", dir);
         return UCS_ERR_IO_ERROR;
     }
 
@@ -293,38 +352,45 @@ static ucs_status_t muct_xgmi_page_lock(const char *path, int *fd_p)
         return UCS_OK;
     }
     if (status != UCS_ERR_BUSY) {
-        muct_error("locking %s failed: %m", path);
+        muct_error("locking the control page of this process in %s failed: %m", dir);
     }
     close(fd);
     return status;
 }
 
-/* The name appears only when the page is locked and filled. */
-ucs_status_t muct_xgmi_page_create(const char *dir, const muct_xgmi_self_t *self,
-                                   int *fd_p, muct_xgmi_page_t **page_p)
+/* @return UCS_ERR_BUSY: the name is taken. */
+static ucs_status_t muct_xgmi_page_make_folder(const char *dir, uint64_t owner)
 {
-    char path[512], final_path[512];
+    char path[512];
+
+    muct_xgmi_page_folder(dir, owner, path, sizeof(path));
+    if (mkdir(path, 0700) == 0) {
+        return UCS_OK;
+    }
+    if (errno == EEXIST) {
+        return UCS_ERR_BUSY;
+    }
+    muct_error("mkdir(%s) failed: %m. %s", path, muct_xgmi_page_remedy(errno));
+    return UCS_ERR_IO_ERROR;
+}
+
+/* Peers receive its name later, with an address. */
+static ucs_status_t muct_xgmi_page_fill(const char *dir, const muct_xgmi_self_t *self,
+                                        int *fd_p, muct_xgmi_page_t **page_p)
+{
     muct_xgmi_page_t *page;
     ucs_status_t status;
-    int fd;
+    char path[512];
 
-    if (sizeof(*page) > muct_xgmi_page_file_limit()) {
-        muct_error("a control page in %s has %zu bytes, and files of this process may "
-                   "have %" PRIu64 " (ulimit -f)",
-                   dir, sizeof(*page), muct_xgmi_page_file_limit());
-        return UCS_ERR_IO_ERROR;
-    }
-
-    muct_xgmi_page_path(dir, self->owner, MUCT_XGMI_PAGE_NEW_SUFFIX, path,
-                        sizeof(path));
-    muct_xgmi_page_path(dir, self->owner, "", final_path, sizeof(final_path));
-    page = muct_xgmi_page_reserve(path);
-    if (page == NULL) {
-        return UCS_ERR_IO_ERROR;
-    }
-    status = muct_xgmi_page_lock(path, &fd);
+    muct_xgmi_page_path(dir, self->owner, path, sizeof(path));
+    status = muct_xgmi_page_reserve(path, &page);
     if (status != UCS_OK) {
-        goto err_unmap;
+        return status;
+    }
+    status = muct_xgmi_page_lock(dir, self->owner, fd_p);
+    if (status != UCS_OK) {
+        munmap(page, sizeof(*page));
+        return status;
     }
 
     page->magic = MUCT_XGMI_PAGE_MAGIC;
@@ -332,25 +398,35 @@ ucs_status_t muct_xgmi_page_create(const char *dir, const muct_xgmi_self_t *self
     page->pid_namespace = self->pid_namespace;
     page->pid = self->pid;
     atomic_store(&page->num_slots, MUCT_XGMI_PAGE_SLOTS);
-    if (rename(path, final_path) != 0) {
-        muct_error("rename(%s) failed: %m", path);
-        status = UCS_ERR_IO_ERROR;
-        goto err_close;
-    }
-
-    *fd_p = fd;
     *page_p = page;
     return UCS_OK;
+}
 
-err_close:
-    close(fd);
-err_unmap:
-    munmap(page, sizeof(*page));
-    if (status != UCS_ERR_BUSY) { /* else it is not ours any more */
-        unlink(path);
+ucs_status_t muct_xgmi_page_create(const char *dir, const muct_xgmi_self_t *self,
+                                   int *fd_p, muct_xgmi_page_t **page_p)
+{
+    ucs_status_t status;
+
+    if (sizeof(**page_p) > muct_xgmi_page_file_limit()) {
+        muct_error("a control page in %s has %zu bytes, and files of this process may "
+                   "have %" PRIu64 " (ulimit -f)",
+                   dir, sizeof(**page_p), muct_xgmi_page_file_limit());
+        return UCS_ERR_IO_ERROR;
+    }
+
+    status = muct_xgmi_page_make_folder(dir, self->owner);
+    if (status != UCS_OK) {
+        return status;
+    }
+    status = muct_xgmi_page_fill(dir, self, fd_p, page_p);
+    if ((status != UCS_OK) && (status != UCS_ERR_BUSY)) { /* else it is a sweep's */
+        muct_xgmi_page_remove(dir, self->owner);
     }
     return status;
 }
+
+
+/* ---- pages of others ---- */
 
 /* Log once for each owner: each interface that could reach a peer looks it up. */
 static bool muct_xgmi_page_must_log(uint64_t owner)
@@ -369,7 +445,7 @@ static bool muct_xgmi_page_is_foreign(const struct stat *st, const char *path,
     }
 
     if (muct_xgmi_page_must_log(owner)) {
-        muct_warn("mori_xgmi does not reach a peer of another user: its control page "
+        muct_warn("mori_xgmi does not reach a peer of another user: its folder "
                   "%s is user %u's, and this process is user %u's; other transports "
                   "carry it. Run both as one user (docker run --user)",
                   path, (unsigned)st->st_uid, (unsigned)geteuid());
@@ -398,15 +474,18 @@ const char *muct_xgmi_page_remedy(int error)
 }
 
 /* A missing page means a dead owner, which its endpoints report. */
-static void muct_xgmi_page_no_open(const char *path, uint64_t owner)
+static void muct_xgmi_page_no_open(const char *dir, uint64_t owner, const char *path)
 {
     const int error = errno;
-    struct stat st;
+    struct stat st = {0};
+    char folder[512];
 
-    if ((error == ENOENT) || (stat(path, &st) != 0)) {
+    muct_xgmi_page_folder(dir, owner, folder, sizeof(folder));
+    if ((error == ENOENT) || (lstat(folder, &st) != 0)) {
         muct_debug("open(%s) failed: %s", path, strerror(error));
-    } else if (!muct_xgmi_page_is_foreign(&st, path, owner) &&
+    } else if (!muct_xgmi_page_is_foreign(&st, folder, owner) &&
                muct_xgmi_page_must_log(owner)) {
+        (void)lstat(path, &st);
         muct_warn("mori_xgmi does not reach a peer whose control page cannot be read: "
                   "open(%s, mode %o) failed: %s; other transports carry it. %s",
                   path, (unsigned)(st.st_mode & 07777), strerror(error),
@@ -435,19 +514,16 @@ ucs_status_t muct_xgmi_page_map(const char *dir, uint64_t owner, int *fd_p,
     bool is_gone;
     int fd;
 
-    muct_xgmi_page_path(dir, owner, "", path, sizeof(path));
-    fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    muct_xgmi_page_path(dir, owner, path, sizeof(path));
+    fd = muct_xgmi_page_open_file(dir, owner, MUCT_XGMI_PAGE_FILE, S_IFREG);
     if (fd < 0) {
         is_gone = (errno == ENOENT);
-        muct_xgmi_page_no_open(path, owner);
+        muct_xgmi_page_no_open(dir, owner, path);
         return is_gone ? UCS_ERR_CONNECTION_RESET : UCS_ERR_UNREACHABLE;
     }
 
     if ((fstat(fd, &st) != 0) || (st.st_size != (off_t)sizeof(*page))) {
         muct_xgmi_page_damaged(path, owner, (size_t)st.st_size);
-        goto err_close;
-    }
-    if (muct_xgmi_page_is_foreign(&st, path, owner)) {
         goto err_close;
     }
 

@@ -7,6 +7,10 @@
  * @file
  * The control page of a process as a file in shared memory: the inside of xgmi_peer.h.
  *
+ * All files of a process are in one folder, which only its user may enter and whose
+ * name is its incarnation. So another user, who sees the name, cannot create or open
+ * any of them. Each open checks owner and type of the folder and of the file.
+ *
  * The owner holds a lock on the file as long as it lives, by an open file that a forked
  * child lets go at once. Other copies of this code in the process are owners of their
  * own. Where the kernel has locks of processes alone, one copy a process is all there
@@ -17,6 +21,7 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <sys/stat.h>
 
 
 /* Shared with other processes; its numbers are bounded by us, never trusted. */
@@ -42,17 +47,13 @@ typedef struct muct_xgmi_page {
 
 
 /** Name of a page's file. */
-void muct_xgmi_page_path(const char *dir, uint64_t owner, const char *suffix,
-                         char *path, size_t size);
+void muct_xgmi_page_path(const char *dir, uint64_t owner, char *path, size_t size);
 
 
 /** Suffixes of the other files of a process: messages to one of its interfaces, and the
  * pipe that wakes it. They are removed with its page. */
 #define MUCT_XGMI_BOX_SUFFIX ".box"
 #define MUCT_XGMI_BELL_SUFFIX ".bell"
-
-/** Suffix of the name of a page until it is locked and filled */
-#define MUCT_XGMI_PAGE_NEW_SUFFIX ".new"
 
 
 /**
@@ -72,6 +73,18 @@ void muct_xgmi_page_iface_path(const char *dir, uint64_t owner, muct_xgmi_iface_
                                const char *suffix, char *path, size_t size);
 
 
+/**
+ * Open a file of an interface for reading and writing, if this user owns it.
+ *
+ * @param [in] type  S_IFREG or S_IFIFO.
+ *
+ * @return Descriptor, or -1 with errno; EPERM: another user owns it, or it is of
+ *         another type or has a second name.
+ */
+int muct_xgmi_page_open_iface(const char *dir, uint64_t owner, muct_xgmi_iface_id_t id,
+                              const char *suffix, mode_t type);
+
+
 /** Whether the owner of the page lives; true when this cannot be found out for lack of
  * memory. */
 bool muct_xgmi_page_is_locked(int fd);
@@ -86,14 +99,18 @@ ucs_status_t muct_xgmi_page_identify(const char *dir, muct_xgmi_self_t *self);
 
 
 /**
- * Create this process's page. Its name appears only when it is locked and filled.
+ * Create this process's folder and page.
  *
  * @return UCS_OK, or UCS_ERR_IO_ERROR with the reason in the log.
- * @return UCS_ERR_BUSY  A sweep has taken it before it was locked: try again, under
- *                       another incarnation.
+ * @return UCS_ERR_BUSY  The name is taken, or a sweep has removed the page before it
+ *                       was locked: try again, under another incarnation.
  */
 ucs_status_t muct_xgmi_page_create(const char *dir, const muct_xgmi_self_t *self,
                                    int *fd_p, muct_xgmi_page_t **page_p);
+
+
+/** Remove the folder of this process with all files. */
+void muct_xgmi_page_remove(const char *dir, uint64_t owner);
 
 
 /**

@@ -29,7 +29,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Tries to create a page that a sweeping process removes each time */
+/* Tries to create a page whose name is taken, or that a sweep removes, each time */
 #define MUCT_XGMI_SHARE_TRIES 100
 
 
@@ -161,14 +161,10 @@ out:
 
 void muct_xgmi_self_close(void)
 {
-    char path[512];
-
     pthread_mutex_lock(&muct_xgmi_peer_lock);
     muct_xgmi_process_forget_parent();
     if ((muct_xgmi_process.refs > 0) && (--muct_xgmi_process.refs == 0)) {
-        muct_xgmi_page_path(muct_xgmi_process.dir, muct_xgmi_process.self.owner, "",
-                            path, sizeof(path));
-        unlink(path);
+        muct_xgmi_page_remove(muct_xgmi_process.dir, muct_xgmi_process.self.owner);
         munmap(muct_xgmi_process.page, sizeof(*muct_xgmi_process.page));
         close(muct_xgmi_process.fd);
         muct_xgmi_process.page = NULL;
