@@ -37,7 +37,7 @@ static ucs_config_global_list_entry_t muct_ucx_rocm_config_entry = {
 };
 
 
-bool muct_ucx_rocm_is_there(void)
+static bool muct_ucx_has(const char *name)
 {
     uct_md_resource_desc_t *resources = NULL;
     unsigned num_resources = 0;
@@ -45,7 +45,7 @@ bool muct_ucx_rocm_is_there(void)
 
     ucs_list_for_each(component, &uct_components_list, list)
     {
-        if (strcmp(component->name, MUCT_UCX_ROCM_COMPONENT) != 0) {
+        if (strcmp(component->name, name) != 0) {
             continue;
         }
 
@@ -57,6 +57,11 @@ bool muct_ucx_rocm_is_there(void)
     }
 
     return false;
+}
+
+bool muct_ucx_rocm_is_there(void)
+{
+    return muct_ucx_has(MUCT_UCX_ROCM_COMPONENT);
 }
 
 /* Whether a name of the list means rocm_copy; UCX takes "\\name" for a name that is no
@@ -90,12 +95,32 @@ bool muct_ucx_rocm_is_allowed(const char *tls)
     return is_negated;
 }
 
-bool muct_ucx_rocm_is_used(void)
+/* Whether the list allows a transport over network devices. */
+static bool muct_ucx_nic_is_allowed(const char *tls)
+{
+    static const char *const names[] = {"all", "mori_rdma", "ib", "rc", "dc", "ud"};
+    bool is_negated = (*tls == '^');
+    size_t i;
+
+    for (tls += is_negated; *tls != '\0'; tls += strcspn(tls, ",")) {
+        tls += (*tls == ',');
+        tls += (*tls == '\\');
+        for (i = 0; i < sizeof(names) / sizeof(names[0]); ++i) {
+            if (!strncmp(tls, names[i], strlen(names[i]))) {
+                return !is_negated;
+            }
+        }
+    }
+
+    return is_negated;
+}
+
+static bool muct_ucx_is_used(bool is_there, bool (*is_allowed_by)(const char *tls))
 {
     muct_ucx_rocm_config_t config;
     bool is_allowed;
 
-    if (!muct_ucx_rocm_is_there()) {
+    if (!is_there) {
         return false;
     }
 
@@ -104,9 +129,20 @@ bool muct_ucx_rocm_is_used(void)
         return true; /* UCP will say what is wrong with the list */
     }
 
-    is_allowed = muct_ucx_rocm_is_allowed(config.tls);
+    is_allowed = is_allowed_by(config.tls);
     ucs_config_parser_release_opts(&config, muct_ucx_rocm_config_table);
     return is_allowed;
+}
+
+bool muct_ucx_rocm_is_used(void)
+{
+    return muct_ucx_is_used(muct_ucx_rocm_is_there(), muct_ucx_rocm_is_allowed);
+}
+
+bool muct_ucx_nic_is_used(void)
+{
+    return muct_ucx_is_used(muct_ucx_has("mori_rdma") || muct_ucx_has("ib"),
+                            muct_ucx_nic_is_allowed);
 }
 
 /* Is there what makes UCX see allocations: a runtime on ROCr, and UCX's hooks in it? */

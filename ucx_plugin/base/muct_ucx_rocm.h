@@ -41,6 +41,11 @@ bool muct_ucx_rocm_is_allowed(const char *tls);
 bool muct_ucx_rocm_is_used(void);
 
 
+/** Does UCX use network devices in this process, by mori_rdma or transports of its own?
+ */
+bool muct_ucx_nic_is_used(void);
+
+
 /**
  * Have UCX ask memory domains for the type of memory where its own cache of memory
  * types would not know this runtime's allocations: turns the cache off.

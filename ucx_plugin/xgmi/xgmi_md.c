@@ -92,7 +92,7 @@ static ucs_status_t muct_xgmi_md_query(uct_md_h md, uct_md_attr_v2_t *attr)
 {
     const muct_xgmi_md_t *self = ucs_derived_of(md, muct_xgmi_md_t);
     uint64_t rocm = UCS_BIT(UCS_MEMORY_TYPE_ROCM);
-    uint64_t host = UCS_BIT(UCS_MEMORY_TYPE_HOST);
+    uint64_t host = self->has_host ? UCS_BIT(UCS_MEMORY_TYPE_HOST) : 0;
 
     uct_md_base_md_query(attr);
     attr->flags = UCT_MD_FLAG_REG | UCT_MD_FLAG_ALLOC | UCT_MD_FLAG_NEED_MEMH |
@@ -526,6 +526,8 @@ static ucs_status_t muct_xgmi_md_open(uct_component_t *component, const char *na
     muct_xgmi_invals_init(&md->invals, (unsigned)(config->invalidate_timeout * 1e3));
     md->is_first = !muct_ucx_rocm_is_used();
     md->is_detecting = config->detect && md->is_first;
+    /* UCP takes one lane for host memory, the fastest. A NIC reaches private memory. */
+    md->has_host = !muct_ucx_nic_is_used();
     if (md->is_detecting) {
         muct_ucx_rocm_detect_without_cache(md->gpu);
     }

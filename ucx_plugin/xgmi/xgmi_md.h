@@ -43,6 +43,7 @@ typedef struct muct_xgmi_md {
     muct_xgmi_invals_t invals;
     bool is_first; /**< UCX has no ROCm of its own that we would stand before */
     bool is_detecting;
+    bool has_host; /**< Host memory is registered, too */
 } muct_xgmi_md_t;
 
 /** Registered memory. */
