@@ -117,11 +117,7 @@ static ucs_status_t muct_xgmi_am_connect(muct_xgmi_ep_t *ep)
 /* The receiver may ignore this sender by now. */
 static ucs_status_t muct_xgmi_am_no_room(muct_xgmi_ep_t *ep)
 {
-    if (muct_xgmi_outbox_is_broken(ep->outbox)) {
-        muct_error("messages to process 0x%" PRIx64 " have ended: it ignores this "
-                   "process, or its position in their ring is wrong",
-                   ep->owner);
-        muct_xgmi_ep_set_error(ep, UCS_ERR_CONNECTION_RESET);
+    if (muct_xgmi_ep_has_broken_ring(ep)) {
         return ep->status;
     }
 

@@ -23,10 +23,26 @@ void muct_xgmi_ep_set_error(muct_xgmi_ep_t *ep, ucs_status_t status)
     }
 }
 
+bool muct_xgmi_ep_has_broken_ring(muct_xgmi_ep_t *ep)
+{
+    if ((ep->outbox == NULL) || !muct_xgmi_outbox_is_broken(ep->outbox)) {
+        return false;
+    }
+
+    if (!ep->outbox->is_reported) {
+        ep->outbox->is_reported = true;
+        muct_error("messages to process 0x%" PRIx64 " have ended: it ignores this "
+                   "process, or its position in their ring is wrong",
+                   ep->owner);
+    }
+    muct_xgmi_ep_set_error(ep, UCS_ERR_CONNECTION_RESET);
+    return true;
+}
+
 /* Whether the peer can have what was sent; a copy says so itself. */
 static ucs_status_t muct_xgmi_ep_look(muct_xgmi_ep_t *ep)
 {
-    if ((ep->status == UCS_OK) &&
+    if ((ep->status == UCS_OK) && !muct_xgmi_ep_has_broken_ring(ep) &&
         (!muct_xgmi_ep_is_peer_open(ep) || !muct_xgmi_peer_is_alive(ep->peer))) {
         muct_xgmi_ep_set_error(ep, UCS_ERR_CONNECTION_RESET);
     }

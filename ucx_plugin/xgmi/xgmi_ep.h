@@ -97,6 +97,11 @@ static inline bool muct_xgmi_ep_is_peer_open(const muct_xgmi_ep_t *ep)
 }
 
 
+/** Whether no message will be received any more; then the endpoint fails, and an error
+ * is logged once for each ring. */
+bool muct_xgmi_ep_has_broken_ring(muct_xgmi_ep_t *ep);
+
+
 /** Fail new operations from now on; the first reason counts. */
 void muct_xgmi_ep_set_error(muct_xgmi_ep_t *ep, ucs_status_t status);
 

@@ -143,6 +143,8 @@ static void muct_xgmi_iface_look_at_peers(muct_xgmi_iface_t *iface)
             muct_diag("interface %u of process 0x%" PRIx64 " was closed",
                       ep->peer_iface.slot, ep->owner);
             muct_xgmi_ep_set_error(ep, UCS_ERR_CONNECTION_RESET);
+        } else if (ep->status == UCS_OK) {
+            (void)muct_xgmi_ep_has_broken_ring(ep);
         }
     }
 }

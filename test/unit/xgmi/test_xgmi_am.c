@@ -492,6 +492,27 @@ START_TEST(endpoints_of_an_interface_share_a_ring)
 }
 END_TEST
 
+/* Loop index: by a check, by progress; with a flag of the receiver, with a position
+ * that it cannot have. Nothing waits for room. */
+START_TEST(broken_ring_fails_its_endpoints_before_it_is_full)
+{
+    muct_xgmi_ring_state_t *ring = &inbox_of(&am_other)->box->places[0].ring;
+
+    ck_assert_int_eq(am_send_one(am_ep, 0), UCS_OK);
+    if (_i & 1) {
+        atomic_store(&ring->is_broken, 1);
+    } else {
+        atomic_store(&ring->head, UINT64_C(1) << 40);
+    }
+    if (_i & 2) {
+        ck_assert_int_eq(uct_ep_check(am_ep, 0, NULL), UCS_OK);
+    } else {
+        am_progress(&am_side, 100000);
+    }
+    am_expect_failed(UCS_ERR_CONNECTION_RESET);
+}
+END_TEST
+
 /* Others of its interface fail with it, as their ring is the same. */
 START_TEST(endpoint_made_behind_a_broken_ring_takes_another)
 {
@@ -830,6 +851,7 @@ static void add_two_sides(Suite *suite)
     tcase_add_test(tcase, message_of_no_id_is_dropped);
     tcase_add_test(tcase, message_arrives_when_its_endpoint_is_gone);
     tcase_add_test(tcase, endpoints_of_an_interface_share_a_ring);
+    tcase_add_loop_test(tcase, broken_ring_fails_its_endpoints_before_it_is_full, 0, 4);
     tcase_add_test(tcase, endpoint_made_behind_a_broken_ring_takes_another);
     tcase_add_loop_test(tcase, endpoint_to_a_closed_interface_fails, 0, 2);
     tcase_add_test(tcase, receiver_without_places_fails_the_endpoint);
