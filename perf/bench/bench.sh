@@ -224,6 +224,24 @@ one_sided() {
     done < <("$build/perf/bench/bench_op" 2>/dev/null)
 }
 
+# Pieces of blocks that go from one head a rank to two
+cut_instructions() { # [OBJECTS]
+    pair_instructions cut WRITE $((20 * 16384)) "${1:-libmorikv}"
+}
+
+cut() {
+    local row pieces ns
+
+    counted_pair cut
+    echo
+    echo "| blocks cut into pieces of 256 bytes, TP 8 to 4 | pieces | post + completion, instr/piece | libmorikv | UCX | mori_xgmi | ns/piece |"
+    echo "|---|---|---|---|---|---|---|"
+    while read -r row pieces ns; do
+        echo "| $row | $pieces | $(cut_instructions .) | $(cut_instructions)" \
+            "| $(cut_instructions "$ucx") | $(cut_instructions mori-core) | $ns |"
+    done < <("$build/perf/bench/bench_cut" 2>/dev/null)
+}
+
 # Steps from a post to DONE of the other side, each counted in 20 rounds. The start of the
 # copy and the sending of the message are dumps of callgrind's own. They take time, so peers
 # are not checked meanwhile. Posting starts a copy that is alone, and a copy is over at once here.
@@ -332,6 +350,9 @@ figures() {
     counted_pair op
     echo "op.READ $(op_instructions READ)"
     echo "op.WRITE $(op_instructions WRITE)"
+    counted_pair cut
+    echo "cut.libmorikv $(cut_instructions)"
+    echo "cut.xgmi $(cut_instructions mori-core)"
     export UCX_TLS=mori_xgmi,posix UCX_POSIX_ERROR_HANDLING=y
     counted_notify notify
     for step in launch beside tell hear idle; do
@@ -357,6 +378,7 @@ echo "Machine: $machine, UCX ${version:-unknown}$(checks)."
 echo
 xgmi
 one_sided
+cut
 export UCX_TLS=mori_xgmi,posix UCX_POSIX_ERROR_HANDLING=y
 notified
 export UCX_TLS=posix,self

@@ -73,14 +73,21 @@ static int bench_connect(bench_side_t sides[2])
                : bench_fail("a map");
 }
 
-int bench_pair_open(bench_side_t sides[2], const mkv_region_t *region)
+int bench_pair_open_each(bench_side_t sides[2], const mkv_region_t regions[2])
 {
     setenv("MORIKV_DRAIN_TIMEOUT", "100",
            0); /* the context that closes first gets no answer */
-    return ((bench_open(&sides[0], *region) == 0) &&
-            (bench_open(&sides[1], *region) == 0) && (bench_connect(sides) == 0))
+    return ((bench_open(&sides[0], regions[0]) == 0) &&
+            (bench_open(&sides[1], regions[1]) == 0) && (bench_connect(sides) == 0))
                ? 0
                : -1;
+}
+
+int bench_pair_open(bench_side_t sides[2], const mkv_region_t *region)
+{
+    const mkv_region_t regions[2] = {*region, *region};
+
+    return bench_pair_open_each(sides, regions);
 }
 
 void bench_pair_close(bench_side_t sides[2])

@@ -32,6 +32,9 @@ int bench_fail(const char *what);
  */
 int bench_pair_open(bench_side_t sides[2], const mkv_region_t *region);
 
+/** The same with a region of its own for each side. */
+int bench_pair_open_each(bench_side_t sides[2], const mkv_region_t regions[2]);
+
 /** Progress until nothing is new; events are dropped. */
 void bench_progress(bench_side_t *side);
 

@@ -435,6 +435,14 @@ static void ct_sgl_runs(ct_t *ct, ct_op_t op)
             ct_list_add(&list, at + 60000, i * slot + 60016, 77);
         }
     }
+    for (i = 0; i < 4;
+         ++i) { /* one after the other, the later ones with an odd piece */
+        run = runs[0];
+        at = (CT_ARRAY_SIZE(runs) + 1 + i) * slot;
+        ct_list_run(&list, &run, at, CT_LIST_SPACE / 2 - (i + 1) * slot, 0);
+        list.pieces[list.count - 6].local_offset += (i == 2) ? 8 : 0;
+        list.pieces[list.count - 3].length -= (i == 3) ? 64 : 0;
+    }
     ct_list_run(&list, &runs[0], CT_LIST_SPACE - (15 * 256) - 256 - 4096,
                 CT_LIST_SPACE - (15 * 512) - 256, 0);
     ct_list_check_parts(ct, op, &list);

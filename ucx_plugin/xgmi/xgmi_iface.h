@@ -30,10 +30,12 @@ typedef enum muct_xgmi_dir {
 
 /**
  * Longest list of one call, in entries; UCP cuts longer ones. It copies handles and
- * keys of a list before each call: on its stack, when an array is no longer than this,
- * else into memory that it allocates for every call.
+ * keys of a list before each call: on its stack, when an array is no longer than
+ * UCS_ALLOCA_MAX_SIZE, 150 entries, else into memory that it allocates for every call.
+ * Blocks that a change of layout cuts have 16, 32, 64 or 128 tokens, so that a power of
+ * 2 cuts none of their runs.
  */
-#define MUCT_XGMI_MAX_SGL (UCS_ALLOCA_MAX_SIZE / sizeof(uct_mem_h))
+#define MUCT_XGMI_MAX_SGL 128
 
 #define MUCT_XGMI_MAX_QUEUES (MUCT_XGMI_MAX_DEVICES * MUCT_XGMI_NUM_DIRS)
 

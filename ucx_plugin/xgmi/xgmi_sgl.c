@@ -78,35 +78,57 @@ static ucs_status_t muct_xgmi_sgl_switch_operands(muct_xgmi_sgl_last_t *last,
 }
 
 /*
- * The first entry, and any that is of other memory than the one before it, empty, a
- * long run, or its continuation. Later ones are likely to have its length.
+ * Takes over the memory, key and length of an entry. Later ones are likely to have
+ * them.
  *
  * @return UCS_ERR_NO_ELEM  Its local memory is not on the queue's device.
  */
-static UCS_F_NOINLINE ucs_status_t muct_xgmi_sgl_add_other(muct_xgmi_sgl_last_t *last,
-                                                           muct_xgmi_queue_t *queue,
-                                                           muct_xgmi_dir_t dir,
-                                                           const muct_xgmi_sgl_t *sgl,
-                                                           size_t i)
+static UCS_F_ALWAYS_INLINE ucs_status_t
+muct_xgmi_sgl_set_last(muct_xgmi_sgl_last_t *last, muct_xgmi_queue_t *queue,
+                       const muct_xgmi_sgl_t *sgl, size_t i)
 {
-    const muct_xgmi_rkey_t *rkey = (const muct_xgmi_rkey_t *)sgl->rkeys[i];
     muct_xgmi_mem_t *mem = sgl->memhs[i];
-    uint64_t length = sgl->lengths[i];
-    uint64_t raddr = sgl->raddrs[i];
-    uint64_t local, remote;
+    const uint64_t length = sgl->lengths[i];
     ucs_status_t status;
 
     if ((mem == NULL) || (mem->device != queue->device)) {
         return UCS_ERR_NO_ELEM;
     }
     if ((mem != last->mem) || (sgl->rkeys[i] != last->rkey)) {
-        status = muct_xgmi_sgl_switch_operands(last, queue, mem, rkey);
+        status = muct_xgmi_sgl_switch_operands(last, queue, mem,
+                                               (const muct_xgmi_rkey_t *)sgl->rkeys[i]);
         if (status != UCS_OK) {
             return status;
         }
     }
+    if ((length > 0) && (length < queue->min_run)) {
+        last->length = length;
+        last->num_tiles = muct_xgmi_tile_count(0, length);
+        last->max_distance = last->window.length - length;
+    }
+    return UCS_OK;
+}
+
+/* The first entry, and any that is of other memory than the one before it, empty, a
+ * long run, or its continuation. */
+static UCS_F_NOINLINE ucs_status_t muct_xgmi_sgl_add_other(muct_xgmi_sgl_last_t *last,
+                                                           muct_xgmi_queue_t *queue,
+                                                           muct_xgmi_dir_t dir,
+                                                           const muct_xgmi_sgl_t *sgl,
+                                                           size_t i)
+{
+    const uint64_t length = sgl->lengths[i];
+    const uint64_t raddr = sgl->raddrs[i];
+    uint64_t local, remote;
+    ucs_status_t status;
+
+    status = muct_xgmi_sgl_set_last(last, queue, sgl, i);
+    if (status != UCS_OK) {
+        return status;
+    }
     if (!muct_xgmi_window_has(&last->window, raddr, length)) {
-        return muct_xgmi_ep_out_of_bounds(rkey, raddr, length);
+        return muct_xgmi_ep_out_of_bounds((const muct_xgmi_rkey_t *)sgl->rkeys[i],
+                                          raddr, length);
     }
 
     local = (uintptr_t)sgl->buffers[i] + last->local;
@@ -115,12 +137,6 @@ static UCS_F_NOINLINE ucs_status_t muct_xgmi_sgl_add_other(muct_xgmi_sgl_last_t 
         muct_xgmi_queue_add(queue, remote, local, length);
     } else {
         muct_xgmi_queue_add(queue, local, remote, length);
-    }
-
-    if ((length > 0) && (length < queue->min_run)) {
-        last->length = length;
-        last->num_tiles = muct_xgmi_tile_count(0, length);
-        last->max_distance = last->window.length - length;
     }
     return UCS_OK;
 }
@@ -235,6 +251,20 @@ muct_xgmi_sgl_first_pair(uint64_t first, uint64_t stride)
     return (muct_xgmi_sgl_pair_t){first, first + stride};
 }
 
+/* Bits in which four entries from i on differ from what a run would have there. */
+static UCS_F_ALWAYS_INLINE muct_xgmi_sgl_pair_t
+muct_xgmi_sgl_differ(const muct_xgmi_sgl_t *sgl, size_t i, muct_xgmi_sgl_pair_t locals,
+                     muct_xgmi_sgl_pair_t remotes, muct_xgmi_sgl_pair_t next_locals,
+                     muct_xgmi_sgl_pair_t next_remotes, muct_xgmi_sgl_pair_t lengths)
+{
+    return (muct_xgmi_sgl_pair(sgl->buffers, i) ^ locals) |
+           (muct_xgmi_sgl_pair(sgl->raddrs, i) ^ remotes) |
+           (muct_xgmi_sgl_pair(sgl->lengths, i) ^ lengths) |
+           (muct_xgmi_sgl_pair(sgl->buffers, i + 2) ^ (locals + next_locals)) |
+           (muct_xgmi_sgl_pair(sgl->raddrs, i + 2) ^ (remotes + next_remotes)) |
+           (muct_xgmi_sgl_pair(sgl->lengths, i + 2) ^ lengths);
+}
+
 /* Entries from i on, of num, that continue the first two: none when these are of
  * different lengths. Four at a time, and the rest one by one. */
 static UCS_F_ALWAYS_INLINE size_t muct_xgmi_sgl_count_run(const muct_xgmi_sgl_t *sgl,
@@ -253,19 +283,13 @@ static UCS_F_ALWAYS_INLINE size_t muct_xgmi_sgl_count_run(const muct_xgmi_sgl_t 
     size_t k = 0;
 
     for (; k + 4 <= num; k += 4) {
-        other = (muct_xgmi_sgl_pair(sgl->buffers, i + k) ^ locals) |
-                (muct_xgmi_sgl_pair(sgl->raddrs, i + k) ^ remotes) |
-                (muct_xgmi_sgl_pair(sgl->lengths, i + k) ^ lengths);
-        locals += next_locals;
-        remotes += next_remotes;
-        other |= (muct_xgmi_sgl_pair(sgl->buffers, i + k + 2) ^ locals) |
-                 (muct_xgmi_sgl_pair(sgl->raddrs, i + k + 2) ^ remotes) |
-                 (muct_xgmi_sgl_pair(sgl->lengths, i + k + 2) ^ lengths);
-        locals += next_locals;
-        remotes += next_remotes;
+        other = muct_xgmi_sgl_differ(sgl, i + k, locals, remotes, next_locals,
+                                     next_remotes, lengths);
         if ((other[0] | other[1]) != 0) {
             break;
         }
+        locals += 2 * next_locals;
+        remotes += 2 * next_remotes;
     }
     while ((k < num) && (sgl->lengths[i + k] == length) &&
            ((uintptr_t)sgl->buffers[i + k] == local + (k * local_stride)) &&
@@ -288,6 +312,77 @@ static UCS_F_ALWAYS_INLINE int muct_xgmi_sgl_window_has_run(
 {
     return muct_xgmi_window_has(window, raddr, length) &&
            muct_xgmi_window_has(window, raddr + ((count - 1) * stride), length);
+}
+
+/* Whether so many entries from i on continue the first one. */
+static UCS_F_ALWAYS_INLINE int muct_xgmi_sgl_is_run(const muct_xgmi_sgl_t *sgl,
+                                                    size_t i, size_t count,
+                                                    uint64_t local_stride,
+                                                    uint64_t remote_stride)
+{
+    const uint64_t local = (uintptr_t)sgl->buffers[i], remote = sgl->raddrs[i];
+    const uint64_t length = sgl->lengths[i];
+    const muct_xgmi_sgl_pair_t next_locals = {2 * local_stride, 2 * local_stride};
+    const muct_xgmi_sgl_pair_t next_remotes = {2 * remote_stride, 2 * remote_stride};
+    const muct_xgmi_sgl_pair_t lengths = {length, length};
+    muct_xgmi_sgl_pair_t locals = muct_xgmi_sgl_first_pair(local, local_stride);
+    muct_xgmi_sgl_pair_t remotes = muct_xgmi_sgl_first_pair(remote, remote_stride);
+    muct_xgmi_sgl_pair_t other = {0, 0};
+    size_t k;
+
+    for (k = 0; k + 4 <= count; k += 4) {
+        other |= muct_xgmi_sgl_differ(sgl, i + k, locals, remotes, next_locals,
+                                      next_remotes, lengths);
+        locals += 2 * next_locals;
+        remotes += 2 * next_remotes;
+    }
+    for (; k < count; ++k) {
+        other[0] |= (sgl->lengths[i + k] ^ length) |
+                    ((uintptr_t)sgl->buffers[i + k] ^ (local + (k * local_stride))) |
+                    (sgl->raddrs[i + k] ^ (remote + (k * remote_stride)));
+    }
+    return (other[0] | other[1]) == 0;
+}
+
+/*
+ * Adds a run like the one before it, which is mostly what follows, with one look at
+ * each of its entries.
+ *
+ * @return How many of the entries are in it; 0: it is of another kind.
+ */
+static UCS_F_ALWAYS_INLINE size_t muct_xgmi_sgl_add_alike(
+    muct_xgmi_list_t *list, const muct_xgmi_dir_t dir, const muct_xgmi_sgl_t *sgl,
+    size_t i, size_t num, const muct_xgmi_sgl_last_t *last)
+{
+    const muct_xgmi_alike_t *alike = &list->alike;
+    const uint64_t local_stride =
+        (dir == MUCT_XGMI_PUT) ? alike->src_stride : alike->dst_stride;
+    const uint64_t remote_stride =
+        (dir == MUCT_XGMI_PUT) ? alike->dst_stride : alike->src_stride;
+    const size_t count = alike->count;
+    uint64_t local, remote;
+
+    if ((count == 0) || (count > num) || (sgl->lengths[i] != alike->piece) ||
+        !muct_xgmi_sgl_is_run(sgl, i, count, local_stride, remote_stride)) {
+        return 0;
+    }
+
+    local = (uintptr_t)sgl->buffers[i];
+    remote = sgl->raddrs[i];
+    if (((count < num) &&
+         ((uintptr_t)sgl->buffers[i + count] == local + (count * local_stride)) &&
+         (sgl->raddrs[i + count] == remote + (count * remote_stride))) ||
+        !muct_xgmi_sgl_window_has_run(&last->window, remote, remote_stride, count,
+                                      alike->piece)) {
+        return 0;
+    }
+
+    local += last->local;
+    remote += last->remote;
+    return muct_xgmi_list_add_alike(list, (dir == MUCT_XGMI_PUT) ? remote : local,
+                                    (dir == MUCT_XGMI_PUT) ? local : remote)
+               ? count
+               : 0;
 }
 
 /*
@@ -353,8 +448,12 @@ static UCS_F_NOINLINE size_t muct_xgmi_sgl_add_known(
 
     while (done < num) {
         if (queue->skip == 0) {
-            part = muct_xgmi_sgl_add_run(&queue->list, dir, sgl, i + done, num - done,
-                                         last, max_piece);
+            part = muct_xgmi_sgl_add_alike(&queue->list, dir, sgl, i + done, num - done,
+                                           last);
+            if (part == 0) {
+                part = muct_xgmi_sgl_add_run(&queue->list, dir, sgl, i + done,
+                                             num - done, last, max_piece);
+            }
             if (part > 0) {
                 queue->next_skip = 1;
                 done += part;
@@ -376,6 +475,28 @@ static UCS_F_NOINLINE size_t muct_xgmi_sgl_add_known(
 }
 
 /*
+ * Adds what a list begins with when the one before it had runs, so that they are whole.
+ *
+ * @return How many were added, all of them of the memory of the first one.
+ */
+static UCS_F_NOINLINE size_t muct_xgmi_sgl_add_first(muct_xgmi_sgl_last_t *last,
+                                                     muct_xgmi_queue_t *queue,
+                                                     const muct_xgmi_dir_t dir,
+                                                     const muct_xgmi_sgl_t *sgl,
+                                                     size_t i)
+{
+    if ((sgl->lengths[i] > MUCT_XGMI_TILE_SIZE / 2) || (queue->skip != 0) ||
+        (queue->kernel == NULL) ||
+        (muct_xgmi_sgl_set_last(last, queue, sgl, i) != UCS_OK) ||
+        (last->num_tiles == 0)) {
+        return 0;
+    }
+    return muct_xgmi_sgl_add_known(queue, dir, sgl, i,
+                                   muct_xgmi_sgl_count_same(sgl, last, i), last,
+                                   queue->min_run - 1);
+}
+
+/*
  * Adds the entries from *index_p on in one pass, as long as their local memory is on
  * the queue's device. After an error the caller rolls back.
  */
@@ -386,9 +507,10 @@ static UCS_F_ALWAYS_INLINE ucs_status_t muct_xgmi_sgl_add(muct_xgmi_queue_t *que
 {
     muct_xgmi_sgl_last_t last = {.mem = NULL};
     ucs_status_t status = UCS_OK;
-    size_t i = *index_p, known = i; /* of the last one's memory up to here */
+    size_t i = *index_p, known = 0; /* of the last one's memory up to here */
     size_t num;
 
+    i += muct_xgmi_sgl_add_first(&last, queue, dir, sgl, i);
     while (i < sgl->count) {
         status = muct_xgmi_sgl_add_other(&last, queue, dir, sgl, i);
         if (status != UCS_OK) {

@@ -75,6 +75,7 @@ void muct_xgmi_list_init(muct_xgmi_list_t *list, void *memory, size_t capacity)
     list->dst_end = MUCT_XGMI_LIST_NOWHERE;
     list->src_end = MUCT_XGMI_LIST_NOWHERE;
     list->num_shapes = 0;
+    list->alike.count = 0;
 }
 
 /* Bytes that divide all of these; single bytes where no larger unit does. */
@@ -110,6 +111,31 @@ static uint32_t muct_xgmi_list_shape(muct_xgmi_list_t *list, uint32_t unit,
     return list->num_shapes = i + 1;
 }
 
+/* The ends of a list that UCP cuts have fewer pieces than the runs between them, so one
+ * short run does not replace a longer one. */
+static void muct_xgmi_list_keep_alike(muct_xgmi_list_t *list,
+                                      const muct_xgmi_strided_t *run, uint32_t shape)
+{
+    muct_xgmi_alike_t *alike = &list->alike;
+    const uint64_t place = (uint64_t)shape << 32;
+    const uint64_t bits = run->dst_stride | run->src_stride | run->piece;
+
+    if ((run->count < alike->count) && (place == alike->shape) && !alike->is_missed) {
+        alike->is_missed = true;
+        return;
+    }
+
+    alike->dst_stride = run->dst_stride;
+    alike->src_stride = run->src_stride;
+    alike->piece = run->piece;
+    alike->bits = bits;
+    alike->shape = place;
+    alike->low_bits = (run->dst | run->src | bits) & (MUCT_XGMI_VECTOR_SIZE - 1);
+    alike->num_tiles = muct_xgmi_shape_tiles(&list->shapes[shape - 1], run->count);
+    alike->count = run->count;
+    alike->is_missed = false;
+}
+
 bool muct_xgmi_list_add_run(muct_xgmi_list_t *list, const muct_xgmi_strided_t *run)
 {
     muct_xgmi_entry_t *entry = list->next;
@@ -132,6 +158,7 @@ bool muct_xgmi_list_add_run(muct_xgmi_list_t *list, const muct_xgmi_strided_t *r
     list->num_tiles += muct_xgmi_shape_tiles(&list->shapes[shape - 1], run->count);
     list->next = entry + 1;
     list->dst_end = MUCT_XGMI_LIST_NOWHERE; /* not to be joined */
+    muct_xgmi_list_keep_alike(list, run, shape);
     return true;
 }
 

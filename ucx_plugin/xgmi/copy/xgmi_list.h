@@ -23,6 +23,22 @@
 #include <stdbool.h>
 
 
+/** A run that was added: a change of layout makes many of one kind, at other addresses.
+ */
+typedef struct muct_xgmi_alike {
+    uint64_t dst_stride;
+    uint64_t src_stride;
+    uint64_t piece;
+    uint64_t bits;  /**< Of strides and piece; with those of the addresses they give the
+                         shape's unit */
+    uint64_t shape; /**< As an entry's place has it */
+    uint32_t low_bits; /**< Of these and the addresses */
+    uint32_t num_tiles;
+    uint32_t count; /**< Pieces; 0: there is none */
+    bool is_missed; /**< The next run of this kind had fewer pieces */
+} muct_xgmi_alike_t;
+
+
 /** A list under construction. */
 typedef struct muct_xgmi_list {
     muct_xgmi_entry_t *next;  /**< Place of the next entry */
@@ -33,6 +49,7 @@ typedef struct muct_xgmi_list {
     uint64_t src_end;         /**< End of the last entry's source */
     uint32_t num_shapes;
     muct_xgmi_shape_t shapes[MUCT_XGMI_MAX_SHAPES]; /**< Of its runs */
+    muct_xgmi_alike_t alike;
 } muct_xgmi_list_t;
 
 
@@ -120,6 +137,34 @@ static inline void muct_xgmi_list_rollback(muct_xgmi_list_t *list,
     list->dst_end = mark->dst_end;
     list->src_end = mark->src_end;
     list->num_shapes = mark->num_shapes;
+    list->alike.count = 0; /* its shape may be gone */
+}
+
+
+/**
+ * Add a run of the kind of @a list->alike, with as many pieces.
+ *
+ * @return Whether it was added; false: use @ref muct_xgmi_list_add_run.
+ */
+static inline bool muct_xgmi_list_add_alike(muct_xgmi_list_t *list, uint64_t dst,
+                                            uint64_t src)
+{
+    muct_xgmi_alike_t *alike = &list->alike;
+    muct_xgmi_entry_t *entry = list->next;
+
+    if ((entry == list->end) || (((dst | src | alike->bits) &
+                                  (MUCT_XGMI_VECTOR_SIZE - 1)) != alike->low_bits)) {
+        return false;
+    }
+
+    entry->dst = dst;
+    entry->src = src;
+    entry->length = alike->count;
+    entry->place = list->num_tiles | alike->shape;
+    list->num_tiles += alike->num_tiles;
+    list->next = entry + 1;
+    alike->is_missed = false;
+    return true;
 }
 
 
