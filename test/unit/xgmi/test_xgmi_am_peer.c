@@ -385,6 +385,139 @@ START_TEST(key_of_a_process_with_all_users_is_not_reachable)
 }
 END_TEST
 
+
+/* ---- many ---- */
+
+#define MANY_LENGTH 64 /* bytes from each */
+#define MAX_MANY 256
+
+/* Memory of all processes */
+typedef struct many {
+    unsigned num;
+    atomic_uint num_ready, num_done, num_over;
+    words_t words[MAX_MANY];
+} many_t;
+
+static ucs_status_t count_message(void *arg, void *data, size_t length, unsigned flags)
+{
+    (void)data, (void)length, (void)flags;
+    ++*(unsigned *)arg;
+    return UCS_OK;
+}
+
+/* All of them come here before one goes on. */
+static void meet_many(const many_t *many, atomic_uint *count)
+{
+    unsigned empty = 0;
+
+    atomic_fetch_add(count, 1);
+    while (atomic_load(count) < many->num) {
+        am_progress(&am_side, 1);
+        mkv_test_pause(&empty);
+    }
+}
+
+static void count_put(uct_completion_t *comp)
+{
+    ++ucs_container_of(comp, am_comp_t, uct)->num_calls;
+}
+
+static uct_ep_h send_and_put(const words_t *to, unsigned index, const ct_mem_t *from)
+{
+    const uct_iov_t iov = {
+        .buffer = from->addr, .length = MANY_LENGTH, .memh = from->memh, .count = 1};
+    am_comp_t comp = {.uct = {.func = count_put, .count = 1}};
+    uint64_t place = to->memory + ((uint64_t)index * MANY_LENGTH);
+    uct_ep_h ep = am_connect_to(&to->addr);
+    uct_rkey_bundle_t rkey;
+    ucs_status_t status;
+
+    ck_assert_int_eq(am_send_one(ep, index), UCS_OK);
+    ck_assert_int_eq(uct_rkey_unpack(am_side.component, to->key, &rkey), UCS_OK);
+    while ((status = uct_ep_put_zcopy(ep, &iov, 1, place, rkey.rkey, &comp.uct)) ==
+           UCS_ERR_NO_RESOURCE) {
+        am_progress(&am_side, 1);
+    }
+    ck_assert_int_eq(status, UCS_INPROGRESS);
+    while (comp.num_calls == 0) {
+        am_progress(&am_side, 1);
+    }
+    ck_assert_int_eq(comp.uct.status, UCS_OK);
+    uct_rkey_release(am_side.component, &rkey);
+    return ep;
+}
+
+static void be_one_of_many(many_t *many, unsigned index)
+{
+    uct_ep_h eps[MAX_MANY];
+    ct_mem_t memory, from;
+    unsigned i, num_come = 0;
+
+    am_open_side();
+    ck_assert_int_eq(
+        uct_iface_set_am_handler(am_side.iface, AM_ID, count_message, &num_come, 0),
+        UCS_OK);
+    ck_assert_int_eq(ct_mem_create(&am_side, (size_t)many->num * MANY_LENGTH,
+                                   UCS_MEMORY_TYPE_ROCM, &memory),
+                     UCS_OK);
+    ck_assert_int_eq(ct_mem_create(&am_side, MANY_LENGTH, UCS_MEMORY_TYPE_ROCM, &from),
+                     UCS_OK);
+    ck_assert(ct_mem_fill(&from, 0, MANY_LENGTH, index, 0));
+    ck_assert_int_eq(ct_mem_pack(&am_side, &memory, 0, many->words[index].key), UCS_OK);
+    am_get_addr(&am_side, &many->words[index].addr);
+    many->words[index].memory = (uintptr_t)memory.addr;
+    meet_many(many, &many->num_ready);
+
+    for (i = 0; i < many->num; ++i) {
+        eps[i] = send_and_put(&many->words[i], index, &from);
+    }
+    while (num_come < many->num) {
+        am_progress(&am_side, 1);
+    }
+    meet_many(many, &many->num_done);
+    for (i = 0; i < many->num; ++i) {
+        ck_assert_uint_eq(
+            ct_mem_check(&memory, (size_t)i * MANY_LENGTH, MANY_LENGTH, i, 0),
+            MANY_LENGTH);
+        uct_ep_destroy(eps[i]);
+    }
+    meet_many(many, &many->num_over);
+    ck_assert_uint_eq(am_side.events.num_ep_errors, 0);
+    ct_mem_destroy(&am_side, &from);
+    ct_mem_destroy(&am_side, &memory);
+    ct_side_close(&am_side);
+    _exit(0);
+}
+
+/* Nightly more than the 64 bits of a word, as a mask of users has; else a few. */
+START_TEST(processes_that_all_send_and_put_to_each_other)
+{
+    many_t *many = mmap(NULL, sizeof(*many), PROT_READ | PROT_WRITE,
+                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    const char *num = getenv("MKV_TEST_MANY");
+    int status, failed = 0;
+    pid_t pids[MAX_MANY];
+    unsigned i;
+
+    ck_assert_ptr_ne(many, MAP_FAILED);
+    many->num = (num != NULL) ? (unsigned)atoi(num)
+                              : ((getenv("MKV_TEST_NIGHTLY") != NULL) ? 70 : 6);
+    for (i = 0; i < many->num; ++i) {
+        pids[i] = fork();
+        if (pids[i] == 0) {
+            be_one_of_many(many, i);
+        }
+        ck_assert_int_gt(pids[i], 0);
+    }
+    for (i = 0; i < many->num; ++i) {
+        ck_assert_int_eq(waitpid(pids[i], &status, 0), pids[i]);
+        failed += (status != 0);
+    }
+    ck_assert_int_eq(failed, 0);
+    am_open_side();
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("xgmi_am_peer");
@@ -394,6 +527,7 @@ int main(void)
     setenv("UCX_MORI_TEST_HIP", HIPCPU_PATH, 1);
     xgmi_inside_register();
     mkv_test_init();
+    tcase_set_timeout(tcase, mkv_test_limit_ms() / 1000.0);
     tcase_add_checked_fixture(tcase, am_setup_dir, am_teardown);
     tcase_add_loop_test(tcase, endpoint_to_a_dead_process_fails, 0, 4);
     tcase_add_test(tcase, endpoint_to_the_dead_is_destroyed_untold);
@@ -404,6 +538,7 @@ int main(void)
     tcase_add_test(tcase, death_of_who_has_no_room_is_told);
     tcase_add_test(tcase, peer_of_another_folder_is_not_reached);
     tcase_add_test(tcase, key_of_a_process_with_all_users_is_not_reachable);
+    tcase_add_test(tcase, processes_that_all_send_and_put_to_each_other);
     tcase_add_test(tcase, peer_of_another_user_is_not_reached);
     suite_add_tcase(suite, tcase);
     return mkv_check_run_forked(suite);
