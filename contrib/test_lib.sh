@@ -629,6 +629,10 @@ make_check() { # VARIANT LEVEL...
 # uninitialized bytes. These programs pack messages, keys and addresses, and post lists.
 valgrind_tests='test_(mkv_(bytes|lists|messages|ops|post|pull|ranks|wire|xfer)|muct_base|copy_queue|xgmi_(am|box|key|list|page|ring)|rdma_(flow|mem|recover|wire))$'
 
+# Never under valgrind: xgmi_ep counts malloc()'s bytes; rdma_large and verbs_measured map more
+# than its address space; in rdma_gpus and rdma_vmm the fake gets no dma-buf, the cause is not known.
+valgrind_never='test_(xgmi_ep|rdma_(large|gpus|vmm)|verbs_measured)$'
+
 # Programs only: valgrind does not follow the commands of a script.
 make_check_valgrind() { # VARIANT LEVEL...
     local build pattern=$valgrind_tests
@@ -637,7 +641,8 @@ make_check_valgrind() { # VARIANT LEVEL...
 
     [ -z "${MKV_TEST_NIGHTLY:-}" ] || pattern=.
     CK_FORK=no check_stage valgrind "$build" \
-        "$(tests_of "$build" "$@" | grep -v '\.sh$' | grep -P -e "${MKV_TEST_ONLY:-$pattern}")" \
+        "$(tests_of "$build" "$@" | grep -v '\.sh$' | grep -v -P -e "$valgrind_never" |
+            grep -P -e "${MKV_TEST_ONLY:-$pattern}")" \
         -j"$jobs" "$here/under_valgrind"
 }
 
