@@ -53,6 +53,8 @@ HIPCPU_FAIL=hipIpcOpenMemHandle:0:17 UCX_MORI_XGMI_OPEN_TIMEOUT=30s \
     prove tcp 2 '^NOT SAFE  *xGMI put: .*expected mori_xgmi alone, went by ' '^  seen  *an import fails' -- --path 'xGMI put'
 # messages take another lane than mori_xgmi
 UCX_MORI_XGMI_MESSAGES=n prove lane 2 '^NOT SAFE  *xGMI messages: .*expected messages over mori_xgmi, went by tcp' -- --path 'xGMI messages'
+# one byte is wrong
+HIPCPU_RULES=wrong-byte prove byte 2 '^NOT SAFE  *xGMI lists: .*wrong byte' -- --path 'xGMI lists'
 # there is no GPU memory
 HIPCPU_FAIL=hipMalloc:0:2 prove memory 2 '^NOT SAFE  *xGMI put: .*hipMalloc' -- --path 'xGMI put'
 # ports that do not reach each other

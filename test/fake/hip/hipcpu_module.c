@@ -101,6 +101,9 @@ hipError_t hipModuleGetFunction(hipFunction_t *function, hipModule_t module,
     return hipcpu_result(hipErrorNotFound);
 }
 
+/* Shorter runs are left alone: the module's own messages consist of them. */
+#define HIPCPU_WRONG_FROM 4096
+
 /* @param is_released  By the kernel itself, before it writes its flag. */
 static void hipcpu_move(int device, uintptr_t dst, uintptr_t src, size_t size,
                         bool is_released)
@@ -115,6 +118,9 @@ static void hipcpu_move(int device, uintptr_t dst, uintptr_t src, size_t size,
         part = (dst_part < src_part) ? dst_part : src_part;
         if (is_released || !hipcpu_late_take(to, from, part)) {
             memmove(to, from, part);
+        }
+        if ((part >= HIPCPU_WRONG_FROM) && hipcpu_rule(HIPCPU_RULE_WRONG_BYTE)) {
+            to[part / 2] ^= 1;
         }
         hipcpu_count(dst, src, part);
         dst += part;

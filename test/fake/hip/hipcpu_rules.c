@@ -31,6 +31,7 @@ static const hipcpu_rule_entry_t hipcpu_rule_table[HIPCPU_NUM_RULES] = {
     [HIPCPU_RULE_REFUSAL_STICKS] = {"refusal-sticks", HIPCPU_ANY_RELEASE, 0},
     [HIPCPU_RULE_CAPTURE_MARK] = {"capture-mark", HIPCPU_ANY_RELEASE, 0},
     [HIPCPU_RULE_COMMANDS_LEAK] = {"commands-leak", HIPCPU_ANY_RELEASE, 0},
+    [HIPCPU_RULE_WRONG_BYTE] = {"wrong-byte", HIPCPU_ANY_RELEASE, 0},
     [HIPCPU_RULE_ERRORS_OVERWRITTEN] = {"errors-overwritten", HIPCPU_ANY_RELEASE, 0},
     [HIPCPU_RULE_CAPTURE_ALLOC] = {"capture-alloc", 500, HIPCPU_ANY_RELEASE},
     [HIPCPU_RULE_CAPTURE_SYNC] = {"capture-sync", 604, HIPCPU_ANY_RELEASE},
