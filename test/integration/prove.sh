@@ -66,6 +66,31 @@ FAKE_VERBS_PEERMEM=n prove peermem 1 '^SAFE  *NIC, GPU memory' '^SAFE  *NIC, dma
 prove late 1 '^NOT PROVEN  *xGMI put: the time was over' 'stages were left out' -- --path 'xGMI put' --minutes 0.001
 HIPCPU_DEVICES=1 prove alone 1 '^NOT PROVEN  *xGMI get: 1 GPUs here; expected 2 or more' -- --path 'xGMI get'
 
+# two hosts: ssh of this host, whose end does not end the command, as with the real one
+mkdir "$work/bin" "$work/stuck"
+cat >"$work/bin/ssh" <<END
+#!/bin/sh
+for last; do :; done
+pipe=$work/pipe.\$\$
+mkfifo "\$pipe"
+exec 3<&0
+cat <&3 >"\$pipe" &
+PATH=\$FAR_PATH:\$PATH setsid sh -c 'sh -c "\$1"; status=\$?; echo \$status >>"$work/ended"; exit \$status' - "\$last" <"\$pipe"
+status=\$?
+kill %1
+exit \$status
+END
+printf '#!/bin/sh\necho it hangs\nexec sleep 1000\n' >"$work/stuck/mori_kv_perf"
+chmod +x "$work/bin/ssh" "$work/stuck/mori_kv_perf"
+FAR_PATH=/none PATH=$work/bin:$PATH prove two 0 '^SAFE  *NIC, host memory' -- --path 'NIC, host' --two localhost
+# a remote program that hangs is ended, and what it printed is shown
+FAR_PATH=$work/stuck PATH=$work/bin:$PATH prove stuck 2 '^NOT SAFE  *NIC, host memory: .*did not end in time' \
+    -- --path 'NIC, host' --two localhost --limit 2
+for _ in $(seq 100); do [ "$(tail -n 1 "$work/ended")" = 137 ] && break; sleep 0.1; done
+[ "$(cat "$work/ended")" = "0
+137" ] || fail "a program is left on the other host"
+grep -q 'it hangs' "$work/stuck.log" || fail "the output of a stage that ran into its limit is lost"
+
 prove same 0 -- --path 'xGMI put'
 "$build/contrib/mori_prove" compare "$work/same.json" "$work/same.json" >"$work/out" || fail "a report is worse than itself"
 if "$build/contrib/mori_prove" compare "$work/same.json" "$work/tcp.json" >"$work/out"; then
@@ -106,6 +131,12 @@ assert verdict(green, left=1) == "NOT PROVEN"
 red = {**green, "green": False, "nics": ["a:1", "b:1"]}
 assert verdict(green, {**red, "reason": "expected mori_rdma alone, went by rndv, tcp: words"}) == "SAFE"
 assert verdict(green, {**red, "reason": "expected port a:1, went by b:1"}) == "NOT SAFE"
+prove.os.environ["HIP_VISIBLE_DEVICES"] = "5,3"
+assert prove.visible(0, 1, 1) == {"HIP_VISIBLE_DEVICES": "5,3,3"}
+late = prove.doctor.bounded("sh", "-c", "echo begun; sleep 100", limit=0.5)
+assert (late.status, late.text) == (124, "begun\n"), late
+prove.Job.options.limit = 1
+assert prove.judge(path, prove.Result(124, "begun\n", [])).endswith("its last line: begun")
 prove.getpass.getuser = lambda: "path"
 clean = prove.anonymous_values({"schema": "path", "path": "fe80::1:2ff:fe03:4 02:AB:cd:00:11:22 path other.example 12:30:59"})
 assert clean == {"schema": "path", "path": "ADDRESS MAC USER OTHER 12:30:59"}, clean
