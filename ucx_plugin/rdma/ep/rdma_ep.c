@@ -392,6 +392,8 @@ void muct_rdma_ep_handle_error(muct_rdma_chan_t *chan, const struct ibv_wc *wc)
     ucs_status_t status = muct_rdma_wc_status(wc->status);
     muct_rdma_ep_t *ep = chan->ep;
     const muct_rdma_ep_listener_t *listener = muct_rdma_ep_iface(ep)->listener;
+    const uint32_t *peer_qps =
+        (ep->recover.epoch > 0) ? ep->recover.offer.qp_nums : ep->peer_ep.qp_nums;
     bool is_recv = (wc->wr_id & MUCT_RDMA_WR_ID_RECV) != 0;
 
     if (ep->is_ahead) {
@@ -411,8 +413,7 @@ void muct_rdma_ep_handle_error(muct_rdma_chan_t *chan, const struct ibv_wc *wc)
     ucs_log(muct_rdma_ep_iface(ep)->super.config.failure_level,
             "%s: %s on qp 0x%x to qp 0x%x failed: %s (vendor 0x%x): %s",
             muct_rdma_iface_md(muct_rdma_ep_iface(ep))->device.name,
-            is_recv ? "receive" : "send", chan->ibv->qp_num,
-            ep->peer_ep.qp_nums[chan - ep->chans],
+            is_recv ? "receive" : "send", chan->ibv->qp_num, peer_qps[chan - ep->chans],
             muct_rdma_verbs.wc_status_str(wc->status), wc->vendor_err,
             muct_rdma_wc_hint(wc->status));
     if (muct_rdma_wc_may_pass(wc->status) && listener->broke(ep, status)) {
