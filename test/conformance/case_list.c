@@ -435,9 +435,9 @@ static void ct_sgl_runs(ct_t *ct, ct_op_t op)
             ct_list_add(&list, at + 60000, i * slot + 60016, 77);
         }
     }
-    for (i = 0; i < 4;
-         ++i) { /* one after the other, the later ones with an odd piece */
-        run = runs[0];
+    /* four of one kind, the later ones with an odd piece */
+    for (i = 0; i < 4; ++i) {
+        run = runs[ct_op_is_get(op) ? 1 : 0];
         at = (CT_ARRAY_SIZE(runs) + 1 + i) * slot;
         ct_list_run(&list, &run, at, CT_LIST_SPACE / 2 - (i + 1) * slot, 0);
         list.pieces[list.count - 6].local_offset += (i == 2) ? 8 : 0;
