@@ -434,8 +434,8 @@ static void sender_sleeps_until_there_is_room(ct_t *ct)
              num_sleeps);
 }
 
-/* Arm until no event is left. A transport's own message, or an event that an earlier
- * arming had enabled, may come once; a descriptor that stays readable would be a spin.
+/* Arm until no event is left. A transport's own message, or the timer by which it
+ * watches its sends, may wake once; a descriptor that stays readable would be a spin.
  * Some of UCX's own transports wake up for messages that were taken. */
 static void ct_message_rest(ct_t *ct, int fd, uint64_t number)
 {
@@ -445,6 +445,7 @@ static void ct_message_rest(ct_t *ct, int fd, uint64_t number)
     ct_message_arm(ct, UCT_EVENT_RECV);
     while (ct->is_checked && (poll(&pfd, 1, 0) != 0)) {
         ck_assert_msg(++num_wakes < 3, "woken by nothing before message %lu", number);
+        ct_progress(ct);
         ct_message_arm(ct, UCT_EVENT_RECV);
     }
 }
