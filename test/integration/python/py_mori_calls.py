@@ -252,6 +252,8 @@ class Forked(WithSlow):
             "context": lambda: engine.context.commit(),
             "query": peer.query,
             "post": lambda: peer.post(Mode.WRITE, 1, 1, 0, 0, 1),
+            "hub.deregister": lambda: hub.deregister(None, 0),
+            "hub.poll_others": lambda: hub.poll_others(None),
             "wake": hub._listener.wake,
         }
         self.held(engine._lock, hub.lock, hub._listener._lock, running._lock, hub.figures._lock)

@@ -131,6 +131,7 @@ class Hub:
         self.context = self._open(key)
         self.figures = Transfers({"engine": key})
         self.lock = Lock(self.context._owner.home)
+        #: Entered by ``with self.lock``, which refuses a forked child.
         self.changed = threading.Condition(self.lock.inner)
         self._note = note
         self._allocations: dict[int, Memory | None] = {}
@@ -178,7 +179,7 @@ class Hub:
                 return False
             return True
 
-        with self.changed:
+        with self.lock:
             if not self.changed.wait_for(dropped, timeout):
                 self.context.drop_regions([region])
             self._allocations.pop(region.id, None)
@@ -374,7 +375,7 @@ class Hub:
 
     def poll_others(self, timeout: float | None) -> list[Event]:
         """Events of the context that belong to no transfer of mori.io."""
-        with self.changed:
+        with self.lock:
             if self._others is None:
                 self._others = deque(maxlen=_MAX_KEPT)
             self.changed.wait_for(lambda: bool(self._others) or self._is_closed, timeout)
@@ -444,7 +445,7 @@ class Hub:
         """End running transfers. Statuses that have not ended fail."""
         if not self._listener.close():
             return
-        with self.changed:
+        with self.lock:
             self._is_closed = True
             self.changed.notify_all()
         is_quiet = True
