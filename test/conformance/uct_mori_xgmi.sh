@@ -20,6 +20,7 @@ HIPCPU_VERSION=5.7 HIPCPU_RULES=amd UCX_MORI_XGMI_LIST_SIZE=32 UCX_MORI_XGMI_SEG
     UCX_MORI_XGMI_MESSAGES=n gpu -1 "$@"
 HIPCPU_VERSION=7.3 HIPCPU_RULES=amd UCX_MORI_XGMI_KERNEL=n gpu -1 "$@"
 HIPCPU_DELAY=300 gpu -1 "$@"
+export UCX_TLS=mori_xgmi,mori_copy,tcp # beside cma it leaves host memory alone
 run -1 -v peer/rocm-host "$@"
 HIPCPU_FAIL=hipHostRegister:0:1 run -1 -v peer "$@"
 [ -z "${MKV_TEST_NIGHTLY:-}" ] || run -1 -v peer "$@"

@@ -95,24 +95,69 @@ bool muct_ucx_rocm_is_allowed(const char *tls)
     return is_negated;
 }
 
-/* Whether the list allows a transport over network devices. */
-static bool muct_ucx_nic_is_allowed(const char *tls)
-{
-    static const char *const names[] = {"all", "mori_rdma", "ib", "rc", "dc", "ud"};
-    bool is_negated = (*tls == '^');
-    size_t i;
+/* A component that moves host memory by zero-copy. Its aliases of UCX_TLS mean it as a
+ * whole; its transports begin with the other names, and one of several may remain. */
+typedef struct muct_ucx_mover {
+    const char *component;
+    const char *aliases[5];
+    const char *transports[6];
+} muct_ucx_mover_t;
 
-    for (tls += is_negated; *tls != '\0'; tls += strcspn(tls, ",")) {
-        tls += (*tls == ',');
+static const muct_ucx_mover_t muct_ucx_movers[] = {
+    {"mori_rdma", {"mori_rdma"}, {NULL}},
+    {"ib", {"ib"}, {"rc", "dc", "ud", "gga", "srd"}},
+    {"cma", {"cma", "sm", "shm"}, {NULL}},
+    {"knem", {"knem", "sm", "shm"}, {NULL}},
+    {"xpmem", {"xpmem", "sm", "shm", "mm"}, {NULL}}};
+
+static bool muct_ucx_mover_is_meant(const muct_ucx_mover_t *mover, const char *name,
+                                    size_t length, bool is_negated)
+{
+    const char *const *one;
+
+    for (one = mover->aliases; *one != NULL; ++one) {
+        if ((strlen(*one) == length) && !strncmp(*one, name, length)) {
+            return true;
+        }
+    }
+    for (one = mover->transports; (*one != NULL) && !is_negated; ++one) {
+        if (!strncmp(*one, name, strlen(*one))) {
+            return true;
+        }
+    }
+
+    return (length == 3) && !strncmp(name, "all", length);
+}
+
+static bool muct_ucx_mover_is_allowed(const muct_ucx_mover_t *mover, const char *tls)
+{
+    bool is_negated = (*tls == '^');
+    size_t length;
+
+    for (tls += is_negated; *tls != '\0'; tls += (tls[length] == ',') + length) {
         tls += (*tls == '\\');
-        for (i = 0; i < sizeof(names) / sizeof(names[0]); ++i) {
-            if (!strncmp(tls, names[i], strlen(names[i]))) {
-                return !is_negated;
-            }
+        length = strcspn(tls, ",");
+        if (muct_ucx_mover_is_meant(mover, tls, length, is_negated)) {
+            return !is_negated;
         }
     }
 
     return is_negated;
+}
+
+static bool muct_ucx_movers_are_allowed(const char *tls)
+{
+    const size_t num = sizeof(muct_ucx_movers) / sizeof(muct_ucx_movers[0]);
+    size_t i;
+
+    for (i = 0; i < num; ++i) {
+        if (muct_ucx_mover_is_allowed(&muct_ucx_movers[i], tls) &&
+            muct_ucx_has(muct_ucx_movers[i].component)) {
+            return true;
+        }
+    }
+
+    return false;
 }
 
 static bool muct_ucx_is_used(bool is_there, bool (*is_allowed_by)(const char *tls))
@@ -139,10 +184,9 @@ bool muct_ucx_rocm_is_used(void)
     return muct_ucx_is_used(muct_ucx_rocm_is_there(), muct_ucx_rocm_is_allowed);
 }
 
-bool muct_ucx_nic_is_used(void)
+bool muct_ucx_moves_host(void)
 {
-    return muct_ucx_is_used(muct_ucx_has("mori_rdma") || muct_ucx_has("ib"),
-                            muct_ucx_nic_is_allowed);
+    return muct_ucx_is_used(true, muct_ucx_movers_are_allowed);
 }
 
 /* Is there what makes UCX see allocations: a runtime on ROCr, and UCX's hooks in it? */

@@ -41,9 +41,11 @@ bool muct_ucx_rocm_is_allowed(const char *tls);
 bool muct_ucx_rocm_is_used(void);
 
 
-/** Does UCX use network devices in this process, by mori_rdma or transports of its own?
+/**
+ * Does UCX move host memory by zero-copy in this process, through a NIC or cma, knem or
+ * xpmem? What an application sets by itself is not seen.
  */
-bool muct_ucx_nic_is_used(void);
+bool muct_ucx_moves_host(void);
 
 
 /**

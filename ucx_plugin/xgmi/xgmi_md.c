@@ -526,8 +526,8 @@ static ucs_status_t muct_xgmi_md_open(uct_component_t *component, const char *na
     muct_xgmi_invals_init(&md->invals, (unsigned)(config->invalidate_timeout * 1e3));
     md->is_first = !muct_ucx_rocm_is_used();
     md->is_detecting = config->detect && md->is_first;
-    /* UCP takes one lane for host memory, the fastest. A NIC reaches private memory. */
-    md->has_host = !muct_ucx_nic_is_used();
+    /* UCP takes the fastest lane for host memory. Others reach private memory, too. */
+    md->has_host = !muct_ucx_moves_host();
     if (md->is_detecting) {
         muct_ucx_rocm_detect_without_cache(md->gpu);
     }

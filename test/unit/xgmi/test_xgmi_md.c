@@ -29,6 +29,9 @@ static ucs_status_t query_rocm(uct_component_t *component,
 
 static uct_component_t nic_component = {.name = "ib", .query_md_resources = query_rocm};
 
+static uct_component_t cma_component = {.name = "cma",
+                                        .query_md_resources = query_rocm};
+
 static uct_component_t rocm_component = {.name = "rocm_cpy",
                                          .query_md_resources = query_rocm};
 
@@ -254,34 +257,47 @@ START_TEST(other_file_than_the_keys_is_not_mapped)
 }
 END_TEST
 
-/* UCP has one lane for host memory, and a NIC reaches private memory as well */
-START_TEST(host_memory_is_left_to_a_nic_that_is_used)
+typedef struct left_case {
+    const char *tls;
+    bool is_left;
+} left_case_t;
+
+static void leaves_host(uct_component_t *beside, const left_case_t *cases, size_t num)
 {
-    static const struct {
-        const char *tls;
-        bool is_left;
-    } lists[] = {{"all", true},
-                 {"mori_xgmi,mori_rdma,tcp", true},
-                 {"mori_xgmi,tcp", false},
-                 {"rc_mlx5,mori_xgmi", true},
-                 {"^rc", false},
-                 {"^tcp", true}};
     uct_md_attr_v2_t attr = {.flags = 0};
     uct_md_h md;
     size_t i;
 
     num_rocm_domains = 1;
-    uct_component_register(&nic_component);
-    for (i = 0; i < sizeof(lists) / sizeof(lists[0]); ++i) {
-        setenv("UCX_TLS", lists[i].tls, 1);
+    uct_component_register(beside);
+    for (i = 0; i < num; ++i) {
+        setenv("UCX_TLS", cases[i].tls, 1);
         md = open_md();
         ck_assert_int_eq(md->ops->query(md, &attr), UCS_OK);
         ck_assert_msg(!(attr.reg_mem_types & UCS_BIT(UCS_MEMORY_TYPE_HOST)) ==
-                          lists[i].is_left,
-                      "UCX_TLS=%s", lists[i].tls);
+                          cases[i].is_left,
+                      "UCX_TLS=%s beside %s", cases[i].tls, beside->name);
         uct_md_close(md);
     }
-    uct_component_unregister(&nic_component);
+    uct_component_unregister(beside);
+}
+
+/* UCP takes the fastest lane for host memory, and these reach private memory, too */
+START_TEST(host_memory_is_left_to_what_reaches_all_of_it)
+{
+    static const left_case_t nic[] = {
+        {"all", true},     {"mori_xgmi,tcp", false}, {"rc_mlx5,mori_xgmi", true},
+        {"^rc", true}, /* ud and dc remain */
+        {"^sm,ib", false}, {"^tcp,sm", true}};
+    static const left_case_t cma[] = {{"all", true},
+                                      {"mori_xgmi,\\cma,tcp", true},
+                                      {"mori_xgmi,sm,tcp", true},
+                                      {"mori_xgmi,posix,tcp", false},
+                                      {"^ib", true},
+                                      {"^ib,shm", false}};
+
+    leaves_host(&nic_component, nic, sizeof(nic) / sizeof(nic[0]));
+    leaves_host(&cma_component, cma, sizeof(cma) / sizeof(cma[0]));
 }
 END_TEST
 
@@ -296,7 +312,7 @@ int main(void)
     tcase_add_test(tcase, host_memory_registered_in_part_is_left_to_copy_calls);
     tcase_add_test(tcase, key_names_a_file_that_others_can_map);
     tcase_add_test(tcase, other_file_than_the_keys_is_not_mapped);
-    tcase_add_test(tcase, host_memory_is_left_to_a_nic_that_is_used);
+    tcase_add_test(tcase, host_memory_is_left_to_what_reaches_all_of_it);
     suite_add_tcase(suite, tcase);
     return mkv_check_run_forked(suite);
 }
