@@ -244,25 +244,44 @@ static UCS_F_ALWAYS_INLINE muct_xgmi_sgl_pair_t muct_xgmi_sgl_pair(const void *a
     return *(const muct_xgmi_sgl_pair_t *)((const uint64_t *)array + i);
 }
 
-/* Where they lie that follow at a stride. */
-static UCS_F_ALWAYS_INLINE muct_xgmi_sgl_pair_t
-muct_xgmi_sgl_first_pair(uint64_t first, uint64_t stride)
+/* What four entries of a run would be. */
+typedef struct muct_xgmi_sgl_four {
+    muct_xgmi_sgl_pair_t locals, remotes;           /* of the first two */
+    muct_xgmi_sgl_pair_t next_locals, next_remotes; /* from two to the next two */
+    muct_xgmi_sgl_pair_t lengths;
+} muct_xgmi_sgl_four_t;
+
+/* The first four of the run that begins at i. */
+static UCS_F_ALWAYS_INLINE muct_xgmi_sgl_four_t muct_xgmi_sgl_first_four(
+    const muct_xgmi_sgl_t *sgl, size_t i, uint64_t local_stride, uint64_t remote_stride)
 {
-    return (muct_xgmi_sgl_pair_t){first, first + stride};
+    const uint64_t local = (uintptr_t)sgl->buffers[i], remote = sgl->raddrs[i];
+
+    return (muct_xgmi_sgl_four_t){
+        .locals = {local, local + local_stride},
+        .remotes = {remote, remote + remote_stride},
+        .next_locals = {2 * local_stride, 2 * local_stride},
+        .next_remotes = {2 * remote_stride, 2 * remote_stride},
+        .lengths = {sgl->lengths[i], sgl->lengths[i]}};
 }
 
-/* Bits in which four entries from i on differ from what a run would have there. */
+/* Bits in which four entries from i on differ from these. Moves on to the next four. */
 static UCS_F_ALWAYS_INLINE muct_xgmi_sgl_pair_t
-muct_xgmi_sgl_differ(const muct_xgmi_sgl_t *sgl, size_t i, muct_xgmi_sgl_pair_t locals,
-                     muct_xgmi_sgl_pair_t remotes, muct_xgmi_sgl_pair_t next_locals,
-                     muct_xgmi_sgl_pair_t next_remotes, muct_xgmi_sgl_pair_t lengths)
+muct_xgmi_sgl_differ(const muct_xgmi_sgl_t *sgl, size_t i, muct_xgmi_sgl_four_t *four)
 {
-    return (muct_xgmi_sgl_pair(sgl->buffers, i) ^ locals) |
-           (muct_xgmi_sgl_pair(sgl->raddrs, i) ^ remotes) |
-           (muct_xgmi_sgl_pair(sgl->lengths, i) ^ lengths) |
-           (muct_xgmi_sgl_pair(sgl->buffers, i + 2) ^ (locals + next_locals)) |
-           (muct_xgmi_sgl_pair(sgl->raddrs, i + 2) ^ (remotes + next_remotes)) |
-           (muct_xgmi_sgl_pair(sgl->lengths, i + 2) ^ lengths);
+    muct_xgmi_sgl_pair_t other;
+
+    other = (muct_xgmi_sgl_pair(sgl->buffers, i) ^ four->locals) |
+            (muct_xgmi_sgl_pair(sgl->raddrs, i) ^ four->remotes) |
+            (muct_xgmi_sgl_pair(sgl->lengths, i) ^ four->lengths);
+    four->locals += four->next_locals;
+    four->remotes += four->next_remotes;
+    other |= (muct_xgmi_sgl_pair(sgl->buffers, i + 2) ^ four->locals) |
+             (muct_xgmi_sgl_pair(sgl->raddrs, i + 2) ^ four->remotes) |
+             (muct_xgmi_sgl_pair(sgl->lengths, i + 2) ^ four->lengths);
+    four->locals += four->next_locals;
+    four->remotes += four->next_remotes;
+    return other;
 }
 
 /* Entries from i on, of num, that continue the first two: none when these are of
@@ -274,22 +293,16 @@ static UCS_F_ALWAYS_INLINE size_t muct_xgmi_sgl_count_run(const muct_xgmi_sgl_t 
 {
     const uint64_t local = (uintptr_t)sgl->buffers[i], remote = sgl->raddrs[i];
     const uint64_t length = sgl->lengths[i];
-    muct_xgmi_sgl_pair_t locals = muct_xgmi_sgl_first_pair(local, local_stride);
-    muct_xgmi_sgl_pair_t remotes = muct_xgmi_sgl_first_pair(remote, remote_stride);
-    const muct_xgmi_sgl_pair_t next_locals = {2 * local_stride, 2 * local_stride};
-    const muct_xgmi_sgl_pair_t next_remotes = {2 * remote_stride, 2 * remote_stride};
-    const muct_xgmi_sgl_pair_t lengths = {length, length};
+    muct_xgmi_sgl_four_t four =
+        muct_xgmi_sgl_first_four(sgl, i, local_stride, remote_stride);
     muct_xgmi_sgl_pair_t other;
     size_t k = 0;
 
     for (; k + 4 <= num; k += 4) {
-        other = muct_xgmi_sgl_differ(sgl, i + k, locals, remotes, next_locals,
-                                     next_remotes, lengths);
+        other = muct_xgmi_sgl_differ(sgl, i + k, &four);
         if ((other[0] | other[1]) != 0) {
             break;
         }
-        locals += 2 * next_locals;
-        remotes += 2 * next_remotes;
     }
     while ((k < num) && (sgl->lengths[i + k] == length) &&
            ((uintptr_t)sgl->buffers[i + k] == local + (k * local_stride)) &&
@@ -322,19 +335,13 @@ static UCS_F_ALWAYS_INLINE int muct_xgmi_sgl_is_run(const muct_xgmi_sgl_t *sgl,
 {
     const uint64_t local = (uintptr_t)sgl->buffers[i], remote = sgl->raddrs[i];
     const uint64_t length = sgl->lengths[i];
-    const muct_xgmi_sgl_pair_t next_locals = {2 * local_stride, 2 * local_stride};
-    const muct_xgmi_sgl_pair_t next_remotes = {2 * remote_stride, 2 * remote_stride};
-    const muct_xgmi_sgl_pair_t lengths = {length, length};
-    muct_xgmi_sgl_pair_t locals = muct_xgmi_sgl_first_pair(local, local_stride);
-    muct_xgmi_sgl_pair_t remotes = muct_xgmi_sgl_first_pair(remote, remote_stride);
+    muct_xgmi_sgl_four_t four =
+        muct_xgmi_sgl_first_four(sgl, i, local_stride, remote_stride);
     muct_xgmi_sgl_pair_t other = {0, 0};
     size_t k;
 
     for (k = 0; k + 4 <= count; k += 4) {
-        other |= muct_xgmi_sgl_differ(sgl, i + k, locals, remotes, next_locals,
-                                      next_remotes, lengths);
-        locals += 2 * next_locals;
-        remotes += 2 * next_remotes;
+        other |= muct_xgmi_sgl_differ(sgl, i + k, &four);
     }
     for (; k < count; ++k) {
         other[0] |= (sgl->lengths[i + k] ^ length) |
@@ -715,10 +722,16 @@ static ucs_status_t muct_xgmi_sgl_count_pieces(const muct_xgmi_iface_t *iface,
     return UCS_OK;
 }
 
-static void muct_xgmi_sgl_expand(const muct_xgmi_sgl_t *sgl, const size_t *counts,
-                                 const size_t *strides, void **buffers, size_t *lengths,
-                                 uct_mem_h *memhs, uint64_t *raddrs, uct_rkey_t *rkeys)
+/* Five arrays of @a total values each. */
+static muct_xgmi_sgl_t muct_xgmi_sgl_expand(const muct_xgmi_sgl_t *sgl,
+                                            const size_t *counts, const size_t *strides,
+                                            uint64_t *arrays, size_t total)
 {
+    void **buffers = (void **)arrays;
+    size_t *lengths = arrays + total;
+    uct_mem_h *memhs = (uct_mem_h *)(arrays + (2 * total));
+    uint64_t *raddrs = arrays + (3 * total);
+    uct_rkey_t *rkeys = arrays + (4 * total);
     size_t at = 0, i, k;
 
     for (i = 0; i < sgl->count; ++i) {
@@ -730,6 +743,7 @@ static void muct_xgmi_sgl_expand(const muct_xgmi_sgl_t *sgl, const size_t *count
             rkeys[at] = sgl->rkeys[i];
         }
     }
+    return (muct_xgmi_sgl_t){buffers, lengths, memhs, raddrs, rkeys, total};
 }
 
 /* Entries that repeat at a stride become pieces, and these runs where the kernel can
@@ -757,15 +771,7 @@ static UCS_F_NOINLINE ucs_status_t muct_xgmi_sgl_post_repeated(
     if (arrays == NULL) {
         return UCS_ERR_NO_MEMORY;
     }
-    pieces.buffers = (void **)arrays;
-    pieces.lengths = arrays + total;
-    pieces.memhs = (uct_mem_h *)(arrays + (2 * total));
-    pieces.raddrs = arrays + (3 * total);
-    pieces.rkeys = arrays + (4 * total);
-    pieces.count = total;
-    muct_xgmi_sgl_expand(sgl, counts, strides, (void **)arrays, arrays + total,
-                         (uct_mem_h *)(arrays + (2 * total)), arrays + (3 * total),
-                         arrays + (4 * total));
+    pieces = muct_xgmi_sgl_expand(sgl, counts, strides, arrays, total);
     status = muct_xgmi_sgl_post(ep, iface, dir, &pieces, comp);
     free(arrays);
     return status;
