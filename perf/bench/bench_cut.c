@@ -51,14 +51,6 @@ static void bench_shuffle(bench_t *bench)
     }
 }
 
-static mkv_xfer_attr_t bench_query(const mkv_xfer_t *xfer)
-{
-    mkv_xfer_attr_t attr = {.size = sizeof(attr)};
-
-    mkv_xfer_query(xfer, &attr);
-    return attr;
-}
-
 static int bench_prepare(bench_t *bench)
 {
     const mkv_units_t exposed = {.num_local = BENCH_BLOCKS, .local = bench->blocks[1]};
@@ -66,26 +58,11 @@ static int bench_prepare(bench_t *bench)
                                .num_remote = BENCH_BLOCKS,
                                .local = bench->blocks[0],
                                .remote = bench->blocks[1]};
-    mkv_xfer_params_t params = {.size = sizeof(params),
-                                .id = 1,
-                                .mode = MKV_WRITE,
-                                .num_legs = 1,
-                                .drain_timeout_ms = 600000}; /* callgrind is slow */
-    int i;
+    const mkv_xfer_params_t params = {
+        .id = 1, .drain_timeout_ms = 600000}; /* callgrind is slow */
 
-    for (i = 0; i < 2; ++i) {
-        params.role = (i == 0) ? MKV_SRC : MKV_DST;
-        params.legs = &bench->sides[i].map;
-        if (mkv_xfer_open(bench->sides[i].ctx, &params, &bench->xfers[i]) != MKV_OK) {
-            return bench_fail("a transfer");
-        }
-    }
-    if (mkv_xfer_expose(bench->xfers[1], 0, &exposed, 1, NULL, 0) != MKV_OK) {
-        return bench_fail("a block list");
-    }
-    while (bench_query(bench->xfers[0]).state != MKV_XFER_BOUND) {
-        bench_progress(&bench->sides[0]);
-        bench_progress(&bench->sides[1]);
+    if (bench_xfer_open(bench->sides, &params, &exposed, bench->xfers) != 0) {
+        return -1;
     }
     return (mkv_plan_create(bench->sides[0].map, &units, 1, 0, &bench->plan) == MKV_OK)
                ? 0
@@ -131,24 +108,10 @@ static int bench_row(bench_t *bench)
     return ret;
 }
 
-/* More was posted than a transfer can be done with. */
 static int bench_close(bench_t *bench)
 {
-    int i;
-
     mkv_plan_destroy(bench->plan);
-    mkv_xfer_abort(bench->xfers[0], MKV_ERR_ABORTED, NULL);
-    while (!bench_query(bench->xfers[0]).is_quiet ||
-           !bench_query(bench->xfers[1]).is_quiet) {
-        bench_progress(&bench->sides[0]);
-        bench_progress(&bench->sides[1]);
-    }
-    for (i = 0; i < 2; ++i) {
-        if (mkv_xfer_close(bench->xfers[i]) != MKV_OK) {
-            return bench_fail("a transfer");
-        }
-    }
-    return 0;
+    return bench_xfer_abort(bench->sides, bench->xfers);
 }
 
 static mkv_region_t bench_region(perf_memory_t *memory, void *base, uint32_t num_ranks)

@@ -22,48 +22,15 @@ typedef struct bench {
     bench_step_t counted;
 } bench_t;
 
-static void bench_settle(bench_t *bench)
-{
-    bench_progress(&bench->sides[0]);
-    bench_progress(&bench->sides[1]);
-}
-
-static mkv_xfer_state_t bench_state(const mkv_xfer_t *xfer, bool *is_quiet_p)
-{
-    mkv_xfer_attr_t attr = {.size = sizeof(attr)};
-
-    mkv_xfer_query(xfer, &attr);
-    *is_quiet_p = attr.is_quiet;
-    return attr.state;
-}
-
-/* Open on both sides, exposed, and received by the source. */
 static int bench_prepare(bench_t *bench)
 {
     static const uint32_t block = 1;
     const mkv_units_t units = {.num_local = 1, .local = &block};
-    mkv_xfer_params_t params = {.size = sizeof(params),
-                                .id = ++bench->last_id,
-                                .mode = MKV_WRITE,
-                                .num_legs = 1};
-    bool is_quiet;
-    int i;
+    const mkv_xfer_params_t params = {.id = ++bench->last_id};
+    int ret = bench_xfer_open(bench->sides, &params, &units, bench->xfers);
 
-    for (i = 0; i < 2; ++i) {
-        params.role = (i == 0) ? MKV_SRC : MKV_DST;
-        params.legs = &bench->sides[i].map;
-        if (mkv_xfer_open(bench->sides[i].ctx, &params, &bench->xfers[i]) != MKV_OK) {
-            return bench_fail("a transfer");
-        }
-    }
-    if (mkv_xfer_expose(bench->xfers[1], 0, &units, 1, NULL, 0) != MKV_OK) {
-        return bench_fail("a block list");
-    }
-    while (bench_state(bench->xfers[0], &is_quiet) != MKV_XFER_BOUND) {
-        bench_settle(bench);
-    }
-    bench_settle(bench);
-    return 0;
+    bench_settle(bench->sides);
+    return ret;
 }
 
 static int bench_launch(bench_t *bench)
@@ -105,7 +72,7 @@ static void bench_idle(bench_t *bench)
     mkv_event_t event;
     size_t num;
 
-    bench_settle(bench);
+    bench_settle(bench->sides);
     bench_step_toggle(bench->counted, BENCH_IDLE);
     mkv_progress(bench->sides[1].ctx);
     mkv_poll(bench->sides[1].ctx, &event, sizeof(event), 1, &num);
@@ -114,14 +81,14 @@ static void bench_idle(bench_t *bench)
 
 static int bench_close(bench_t *bench)
 {
-    bool is_quiet;
+    mkv_xfer_attr_t attr;
     int i;
 
     for (i = 0; i < 2; ++i) {
         do {
-            bench_settle(bench);
-        } while ((bench_state(bench->xfers[i], &is_quiet) < MKV_XFER_DONE) ||
-                 !is_quiet);
+            bench_settle(bench->sides);
+            attr = bench_query(bench->xfers[i]);
+        } while ((attr.state < MKV_XFER_DONE) || !attr.is_quiet);
         if ((mkv_xfer_status(bench->xfers[i], NULL) != MKV_OK) ||
             (mkv_xfer_close(bench->xfers[i]) != MKV_OK)) {
             return bench_fail("a transfer");

@@ -90,6 +90,62 @@ int bench_pair_open(bench_side_t sides[2], const mkv_region_t *region)
     return bench_pair_open_each(sides, regions);
 }
 
+void bench_settle(bench_side_t sides[2])
+{
+    bench_progress(&sides[0]);
+    bench_progress(&sides[1]);
+}
+
+mkv_xfer_attr_t bench_query(const mkv_xfer_t *xfer)
+{
+    mkv_xfer_attr_t attr = {.size = sizeof(attr)};
+
+    mkv_xfer_query(xfer, &attr);
+    return attr;
+}
+
+int bench_xfer_open(bench_side_t sides[2], const mkv_xfer_params_t *params,
+                    const mkv_units_t *exposed, mkv_xfer_t *xfers[2])
+{
+    mkv_xfer_params_t each = *params;
+    int i;
+
+    each.size = sizeof(each);
+    each.mode = MKV_WRITE;
+    each.num_legs = 1;
+    for (i = 0; i < 2; ++i) {
+        each.role = (i == 0) ? MKV_SRC : MKV_DST;
+        each.legs = &sides[i].map;
+        if (mkv_xfer_open(sides[i].ctx, &each, &xfers[i]) != MKV_OK) {
+            return bench_fail("a transfer");
+        }
+    }
+    if (mkv_xfer_expose(xfers[1], 0, exposed, 1, NULL, 0) != MKV_OK) {
+        return bench_fail("a block list");
+    }
+    while (bench_query(xfers[0]).state != MKV_XFER_BOUND) {
+        bench_settle(sides);
+    }
+    return 0;
+}
+
+int bench_xfer_abort(bench_side_t sides[2], mkv_xfer_t *xfers[2])
+{
+    int i;
+
+    mkv_xfer_abort(xfers[0], MKV_ERR_ABORTED, NULL);
+    while (!bench_query(xfers[0]).is_quiet || !bench_query(xfers[1]).is_quiet) {
+        bench_settle(sides);
+    }
+    for (i = 0; i < 2; ++i) {
+        if ((mkv_xfer_status(xfers[i], NULL) != MKV_ERR_ABORTED) ||
+            (mkv_xfer_close(xfers[i]) != MKV_OK)) {
+            return bench_fail("a transfer");
+        }
+    }
+    return 0;
+}
+
 void bench_pair_close(bench_side_t sides[2])
 {
     int i;

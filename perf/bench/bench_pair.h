@@ -38,6 +38,22 @@ int bench_pair_open_each(bench_side_t sides[2], const mkv_region_t regions[2]);
 /** Progress until nothing is new; events are dropped. */
 void bench_progress(bench_side_t *side);
 
+/** The same on both sides, once. */
+void bench_settle(bench_side_t sides[2]);
+
+mkv_xfer_attr_t bench_query(const mkv_xfer_t *xfer);
+
+/**
+ * Open a WRITE from side 0 to side 1, with the blocks of side 1 exposed and received.
+ *
+ * @param [in] params  Its identity and limits; the rest is set here.
+ */
+int bench_xfer_open(bench_side_t sides[2], const mkv_xfer_params_t *params,
+                    const mkv_units_t *exposed, mkv_xfer_t *xfers[2]);
+
+/** End it when more was posted than a transfer can be done with. */
+int bench_xfer_abort(bench_side_t sides[2], mkv_xfer_t *xfers[2]);
+
 void bench_pair_close(bench_side_t sides[2]);
 
 #endif

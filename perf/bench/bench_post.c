@@ -32,45 +32,13 @@ typedef struct bench {
 
 static uint32_t bench_blocks[BENCH_BLOCKS]; /* every second one: none merges */
 
-static mkv_xfer_attr_t bench_query(const mkv_xfer_t *xfer)
-{
-    mkv_xfer_attr_t attr = {.size = sizeof(attr)};
-
-    mkv_xfer_query(xfer, &attr);
-    return attr;
-}
-
-static void bench_settle(bench_t *bench)
-{
-    bench_progress(&bench->sides[0]);
-    bench_progress(&bench->sides[1]);
-}
-
-/* Open on both sides, exposed, and received by the source. */
 static int bench_prepare(bench_t *bench, uint64_t id)
 {
     const mkv_units_t units = {.num_local = BENCH_BLOCKS, .local = bench_blocks};
-    mkv_xfer_params_t params = {.size = sizeof(params),
-                                .id = id,
-                                .mode = MKV_WRITE,
-                                .num_legs = 1,
-                                .drain_timeout_ms = 600000}; /* callgrind is slow */
-    int i;
+    const mkv_xfer_params_t params = {
+        .id = id, .drain_timeout_ms = 600000}; /* callgrind is slow */
 
-    for (i = 0; i < 2; ++i) {
-        params.role = (i == 0) ? MKV_SRC : MKV_DST;
-        params.legs = &bench->sides[i].map;
-        if (mkv_xfer_open(bench->sides[i].ctx, &params, &bench->xfers[i]) != MKV_OK) {
-            return bench_fail("a transfer");
-        }
-    }
-    if (mkv_xfer_expose(bench->xfers[1], 0, &units, 1, NULL, 0) != MKV_OK) {
-        return bench_fail("a block list");
-    }
-    while (bench_query(bench->xfers[0]).state != MKV_XFER_BOUND) {
-        bench_settle(bench);
-    }
-    return 0;
+    return bench_xfer_open(bench->sides, &params, &units, bench->xfers);
 }
 
 static int bench_post(bench_t *bench, uint64_t *ns_p)
@@ -94,7 +62,7 @@ static void bench_go_on(bench_t *bench, bool is_stalled)
     do {
         attr = bench_query(bench->xfers[0]);
         if (!is_stalled) {
-            bench_settle(bench);
+            bench_settle(bench->sides);
         }
     } while (!is_stalled && (attr.completed < attr.posted));
 }
@@ -133,25 +101,6 @@ static int bench_row(bench_t *bench, bool is_stalled, const char *name)
     return ret;
 }
 
-/* More was posted than a transfer can be done with. */
-static int bench_close(bench_t *bench)
-{
-    int i;
-
-    mkv_xfer_abort(bench->xfers[0], MKV_ERR_ABORTED, NULL);
-    while (!bench_query(bench->xfers[0]).is_quiet ||
-           !bench_query(bench->xfers[1]).is_quiet) {
-        bench_settle(bench);
-    }
-    for (i = 0; i < 2; ++i) {
-        if ((mkv_xfer_status(bench->xfers[i], NULL) != MKV_ERR_ABORTED) ||
-            (mkv_xfer_close(bench->xfers[i]) != MKV_OK)) {
-            return bench_fail("a transfer");
-        }
-    }
-    return 0;
-}
-
 static int bench_all(bench_t *bench)
 {
     const mkv_units_t units = {.num_local = BENCH_BLOCKS,
@@ -167,7 +116,7 @@ static int bench_all(bench_t *bench)
         ret = bench_prepare(bench, 1 + (uint64_t)is_stalled);
         ret = (ret == 0) ? bench_row(bench, is_stalled, is_stalled ? "stalled" : "live")
                          : ret;
-        ret = (ret == 0) ? bench_close(bench) : ret;
+        ret = (ret == 0) ? bench_xfer_abort(bench->sides, bench->xfers) : ret;
     }
     mkv_plan_destroy(bench->plan);
     return ret;
