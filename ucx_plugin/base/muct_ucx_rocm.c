@@ -66,11 +66,14 @@ bool muct_ucx_rocm_is_there(void)
 
 /* Whether a name of the list means rocm_copy; UCX takes "\\name" for a name that is no
  * alias. */
-static bool muct_ucx_rocm_is_meant(const char *name, size_t length)
+static bool muct_ucx_rocm_is_meant(const void *arg, const char *name, size_t length,
+                                   bool is_negated)
 {
     static const char *const names[] = {"all", "rocm", "rocm_copy", "\\rocm_copy"};
     size_t i;
 
+    (void)arg;
+    (void)is_negated;
     for (i = 0; i < sizeof(names) / sizeof(names[0]); ++i) {
         if ((strlen(names[i]) == length) && !strncmp(names[i], name, length)) {
             return true;
@@ -80,19 +83,28 @@ static bool muct_ucx_rocm_is_meant(const char *name, size_t length)
     return false;
 }
 
-bool muct_ucx_rocm_is_allowed(const char *tls)
+/* Whether a list allows what some of its names mean. */
+static bool muct_ucx_is_allowed(const char *tls,
+                                bool (*is_meant)(const void *arg, const char *name,
+                                                 size_t length, bool is_negated),
+                                const void *arg)
 {
     bool is_negated = (*tls == '^');
     size_t length;
 
     for (tls += is_negated; *tls != '\0'; tls += (tls[length] == ',') + length) {
         length = strcspn(tls, ",");
-        if (muct_ucx_rocm_is_meant(tls, length)) {
+        if (is_meant(arg, tls, length, is_negated)) {
             return !is_negated;
         }
     }
 
     return is_negated;
+}
+
+bool muct_ucx_rocm_is_allowed(const char *tls)
+{
+    return muct_ucx_is_allowed(tls, muct_ucx_rocm_is_meant, NULL);
 }
 
 /* A component that moves host memory by zero-copy. Its aliases of UCX_TLS mean it as a
@@ -110,11 +122,15 @@ static const muct_ucx_mover_t muct_ucx_movers[] = {
     {"knem", {"knem", "sm", "shm"}, {NULL}},
     {"xpmem", {"xpmem", "sm", "shm", "mm"}, {NULL}}};
 
-static bool muct_ucx_mover_is_meant(const muct_ucx_mover_t *mover, const char *name,
-                                    size_t length, bool is_negated)
+static bool muct_ucx_mover_is_meant(const void *arg, const char *name, size_t length,
+                                    bool is_negated)
 {
+    const bool is_quoted = (*name == '\\');
+    const muct_ucx_mover_t *mover = arg;
     const char *const *one;
 
+    name += is_quoted;
+    length -= is_quoted;
     for (one = mover->aliases; *one != NULL; ++one) {
         if ((strlen(*one) == length) && !strncmp(*one, name, length)) {
             return true;
@@ -129,29 +145,13 @@ static bool muct_ucx_mover_is_meant(const muct_ucx_mover_t *mover, const char *n
     return (length == 3) && !strncmp(name, "all", length);
 }
 
-static bool muct_ucx_mover_is_allowed(const muct_ucx_mover_t *mover, const char *tls)
-{
-    bool is_negated = (*tls == '^');
-    size_t length;
-
-    for (tls += is_negated; *tls != '\0'; tls += (tls[length] == ',') + length) {
-        tls += (*tls == '\\');
-        length = strcspn(tls, ",");
-        if (muct_ucx_mover_is_meant(mover, tls, length, is_negated)) {
-            return !is_negated;
-        }
-    }
-
-    return is_negated;
-}
-
 static bool muct_ucx_movers_are_allowed(const char *tls)
 {
     const size_t num = sizeof(muct_ucx_movers) / sizeof(muct_ucx_movers[0]);
     size_t i;
 
     for (i = 0; i < num; ++i) {
-        if (muct_ucx_mover_is_allowed(&muct_ucx_movers[i], tls) &&
+        if (muct_ucx_is_allowed(tls, muct_ucx_mover_is_meant, &muct_ucx_movers[i]) &&
             muct_ucx_has(muct_ucx_movers[i].component)) {
             return true;
         }
@@ -160,14 +160,11 @@ static bool muct_ucx_movers_are_allowed(const char *tls)
     return false;
 }
 
-static bool muct_ucx_is_used(bool is_there, bool (*is_allowed_by)(const char *tls))
+/* Whether UCP's list allows it. */
+static bool muct_ucx_is_used(bool (*is_allowed_by)(const char *tls))
 {
     muct_ucx_rocm_config_t config;
     bool is_allowed;
-
-    if (!is_there) {
-        return false;
-    }
 
     if (ucs_config_parser_fill_opts(&config, &muct_ucx_rocm_config_entry,
                                     UCS_DEFAULT_ENV_PREFIX, 0) != UCS_OK) {
@@ -181,12 +178,12 @@ static bool muct_ucx_is_used(bool is_there, bool (*is_allowed_by)(const char *tl
 
 bool muct_ucx_rocm_is_used(void)
 {
-    return muct_ucx_is_used(muct_ucx_rocm_is_there(), muct_ucx_rocm_is_allowed);
+    return muct_ucx_rocm_is_there() && muct_ucx_is_used(muct_ucx_rocm_is_allowed);
 }
 
 bool muct_ucx_moves_host(void)
 {
-    return muct_ucx_is_used(true, muct_ucx_movers_are_allowed);
+    return muct_ucx_is_used(muct_ucx_movers_are_allowed);
 }
 
 /* Is there what makes UCX see allocations: a runtime on ROCr, and UCX's hooks in it? */
