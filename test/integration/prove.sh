@@ -66,7 +66,7 @@ FAKE_VERBS_PEERMEM=n prove peermem 1 '^SAFE  *NIC, GPU memory' '^SAFE  *NIC, dma
 prove late 1 '^NOT PROVEN  *xGMI put: the time was over' 'stages were left out' -- --path 'xGMI put' --minutes 0.001
 HIPCPU_DEVICES=1 prove alone 1 '^NOT PROVEN  *xGMI get: 1 GPUs here; expected 2 or more' -- --path 'xGMI get'
 
-# two hosts: ssh of this host, whose end does not end the command, as with the real one
+# two hosts: this ssh runs the command on this host; as with the real ssh, the command outlives it
 mkdir "$work/bin" "$work/stuck"
 cat >"$work/bin/ssh" <<END
 #!/bin/sh

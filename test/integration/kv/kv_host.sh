@@ -1,7 +1,7 @@
 #!/bin/sh
-# libmorikv between GPU memory (libhipcpu) and host memory of two processes, every byte: who
-# moves, and by what. Host memory that the peer can map (SHM) is a list's; private memory
-# (DRAM) is put and got by its own side, and into a peer's it goes by messages.
+# libmorikv between GPU memory (libhipcpu) and host memory of two processes: every byte arrives,
+# and the path names the expected operation. Lists move host memory that the peer can map (SHM).
+# The owner of private memory (DRAM) puts from it and gets into it; a peer writes to it by messages.
 # XM-08
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)

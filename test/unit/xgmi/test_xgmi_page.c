@@ -459,7 +459,7 @@ START_TEST(what_may_be_somebodys_stays)
     static const char *const names[] = {"ucx-mori.000000000000000f",
                                         "ucx-mori.000000000000000e",
                                         "ucx-mori.1",
-                                        "somebody.0000000000000001",
+                                        "another.0000000000000001",
                                         "ucx-mori.0000000000000001.new",
                                         "ucx-mori.of_somebody_else",
                                         "ucx-mori.0000000000000002/kept",
@@ -589,7 +589,7 @@ static unsigned squat(const char *name)
     snprintf(path, sizeof(path), "%s/%s", dir, name);
     for (i = 0; i < 3; ++i) {
         snprintf(other, sizeof(other), "%s%s", path, beside[i]);
-        (void)mkfifo(other, 0600); /* names that hurt nobody */
+        (void)mkfifo(other, 0600); /* such names do no harm */
         snprintf(other, sizeof(other), "%s/%s", path, files[i]);
         fd = open(other, O_RDWR | O_CREAT | O_NONBLOCK, 0666);
         count += (fd >= 0);
@@ -632,7 +632,7 @@ static void watch_and_squat(int answers)
     }
 }
 
-START_TEST(another_user_who_watches_the_names_can_do_nothing)
+START_TEST(another_user_watching_the_names_gains_nothing)
 {
     muct_xgmi_inbox_t *inbox;
     unsigned char count;
@@ -640,8 +640,8 @@ START_TEST(another_user_who_watches_the_names_can_do_nothing)
     int fds[2];
 
     if (getuid() != 0) {
-        mkv_test_skip("root", "another_user_who_watches_the_names_can_do_nothing",
-                      "who is not root cannot be another user");
+        mkv_test_skip("root", "another_user_watching_the_names_gains_nothing",
+                      "only root can change to another user");
         return;
     }
     ck_assert_int_eq(chmod(dir, 01777), 0);
@@ -969,7 +969,7 @@ int main(void)
     tcase_add_test(tcase, what_may_be_somebodys_stays);
     tcase_add_loop_test(tcase, page_of_one_killed_while_it_made_it_is_removed, 0, 4);
     tcase_add_test(tcase, name_that_is_taken_is_left);
-    tcase_add_test(tcase, another_user_who_watches_the_names_can_do_nothing);
+    tcase_add_test(tcase, another_user_watching_the_names_gains_nothing);
     tcase_add_loop_test(tcase, file_that_another_user_could_have_made_is_not_opened, 0,
                         5);
     tcase_add_test(tcase, page_that_is_locked_is_not_swept);

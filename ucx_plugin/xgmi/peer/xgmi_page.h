@@ -7,9 +7,10 @@
  * @file
  * The control page of a process as a file in shared memory: the inside of xgmi_peer.h.
  *
- * All files of a process are in one folder, which only its user may enter and whose
- * name is its incarnation. So another user, who sees the name, cannot create or open
- * any of them. Each open checks owner and type of the folder and of the file.
+ * All files of a process are in one folder. Only its user may enter the folder, and its
+ * name is the process's incarnation. So another user sees the name, but cannot create
+ * or open any of the files. Each open checks owner and type of the folder and of the
+ * file.
  *
  * The owner holds a lock on the file as long as it lives, by an open file that a forked
  * child lets go at once. Other copies of this code in the process are owners of their
@@ -35,14 +36,14 @@ typedef struct muct_xgmi_page {
     uint64_t owner;
     uint64_t pid_namespace;
     uint32_t pid;
-    _Atomic uint32_t num_slots; /* the first ones, whose memory is reserved */
-    _Atomic uint64_t users[MUCT_XGMI_MAX_USERS];   /* incarnations */
+    _Atomic uint32_t num_slots;                  /* the first ones; they have memory */
+    _Atomic uint64_t users[MUCT_XGMI_MAX_USERS]; /* incarnations */
     _Atomic uint32_t ifaces[MUCT_XGMI_MAX_IFACES]; /* generation; odd: open */
     muct_xgmi_slot_t slots[MUCT_XGMI_MAX_SLOTS];
 } muct_xgmi_page_t;
 
 
-/** Slots whose memory is reserved at a time */
+/** Slots for which memory is reserved at a time */
 #define MUCT_XGMI_PAGE_SLOTS 4096
 
 

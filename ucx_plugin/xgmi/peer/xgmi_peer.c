@@ -29,7 +29,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Tries to create a page whose name is taken, or that a sweep removes, each time */
+/* Tries to create a page: its name may be taken, or a sweep may remove it, each time */
 #define MUCT_XGMI_SHARE_TRIES 100
 
 
