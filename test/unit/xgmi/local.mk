@@ -17,6 +17,7 @@ xgmi_unit_programs = \
 	test/unit/xgmi/test_xgmi_list \
 	test/unit/xgmi/test_xgmi_loader \
 	test/unit/xgmi/test_xgmi_map \
+	test/unit/xgmi/test_xgmi_mapping \
 	test/unit/xgmi/test_xgmi_md \
 	test/unit/xgmi/test_xgmi_open \
 	test/unit/xgmi/test_xgmi_page \
@@ -148,6 +149,12 @@ test_unit_xgmi_test_xgmi_map_CPPFLAGS = $(xgmi_owner_cppflags)
 test_unit_xgmi_test_xgmi_map_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 test_unit_xgmi_test_xgmi_map_LDFLAGS = $(muct_ldflags)
 test_unit_xgmi_test_xgmi_map_LDADD = $(xgmi_owner_ldadd)
+
+test_unit_xgmi_test_xgmi_mapping_SOURCES = test/unit/xgmi/test_xgmi_mapping.c
+test_unit_xgmi_test_xgmi_mapping_CPPFLAGS = $(xgmi_owner_cppflags)
+test_unit_xgmi_test_xgmi_mapping_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+test_unit_xgmi_test_xgmi_mapping_LDFLAGS = $(muct_ldflags)
+test_unit_xgmi_test_xgmi_mapping_LDADD = $(xgmi_owner_ldadd)
 
 test_unit_xgmi_test_xgmi_md_SOURCES = test/unit/xgmi/test_xgmi_md.c
 test_unit_xgmi_test_xgmi_md_CPPFLAGS = $(AM_CPPFLAGS) $(hipcpu_path_cppflags)
