@@ -94,7 +94,7 @@ check_marks() { # DIR PAGE
         echo "$2 has [$mark]; expected a test's file, or no CI: AMD GPU, NIC or opt-in"
         rc=1
     done < <("$here/page_commands" --marks "$1/$2")
-    # what is no command of ours or UCX's cannot be run there: Python belongs between fences
+    # a block of commands holds only commands of ours or UCX's; Python belongs between fences
     if "$here/page_commands" "$1/$2" |
         grep -vE '^(export )?[A-Z_]+=|^(ucx_(info|perftest)|mori_[a-z_]+|autoreconf|make|cc|contrib/(demo|test)) ?|^pip install \./contrib'; then
         echo "$2: nothing runs this; add after a # the test that does, [CI: FILE], or the reason, [no CI: opt-in]"

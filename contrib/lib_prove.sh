@@ -4,7 +4,7 @@
 
 tree=${tree:?}
 
-# GPUs of AMD's that the kernel's driver has. A processor is a node of KFD as well, without SIMDs.
+# Count the AMD GPUs of the kernel's driver. A processor is a node of KFD too, but has no SIMDs.
 amd_gpus() { # [FOLDER, for tests]
     cat "${1:-/sys/class/kfd}"/kfd/topology/nodes/*/simd_count 2>/dev/null | grep -cv '^0$'
 }

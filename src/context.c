@@ -460,7 +460,7 @@ static void mkv_ctx_free(mkv_ctx_t *ctx)
  * for that flush, and its worker is left as it is. */
 static bool mkv_close_settle(mkv_ctx_t *ctx, mkv_status_t status)
 {
-    if (ctx->num_unmade == 0) { /* else it is known that it does not end */
+    if (ctx->num_unmade == 0) { /* else the flush does not end */
         mkv_worker_settle(ctx);
         if (mkv_close_wait(ctx, mkv_close_is_settled,
                            ctx->opts->drain_timeout + MKV_CLOSE_CUT_MS)) {
@@ -478,7 +478,7 @@ static bool mkv_close_settle(mkv_ctx_t *ctx, mkv_status_t status)
     return true;
 }
 
-/* The worst of what happened, with its text; the registrations have set theirs */
+/* The result of a close, worst cause first. Registrations set their own error text. */
 static mkv_status_t mkv_close_result(mkv_ctx_t *ctx, mkv_status_t quiet,
                                      mkv_status_t memory, const mkv_close_left_t *left)
 {

@@ -43,8 +43,8 @@ void mkv_credit_sent(mkv_peer_t *peer, size_t length)
     ++peer->credit.num_sent;
 }
 
-/* A sender that keeps the rule above has room for messages in any order, and for one
- * that went alone */
+/* A sender that keeps to its credit has room for messages in any order, and for a
+ * single message that is larger. */
 bool mkv_credit_receive(mkv_peer_t *peer, size_t length)
 {
     mkv_credit_t *credit = &peer->credit;

@@ -235,7 +235,7 @@ static bool kfd_aql_run(kfd_queue_t *queue, const kfd_aql_packet_t *packet)
             return kfd_barrier_value(queue, packet);
         }
         if ((packet->setup & 0xff) == KFD_AQL_AMD_PM4) {
-            return true; /* ROCr invalidates caches by it; there are none */
+            return true; /* ROCr invalidates caches with PM4; this player has none */
         }
     }
     kfd_die("queue %u of GPU %d: AQL packet with header %#x, setup %#x is not played",

@@ -50,7 +50,7 @@ rdma_client() { # ARG...
         ucx_perftest 127.0.0.1 -p $rdma_port "$@"
 }
 
-# A program of perftest, as ib_write_bw, on both ends; what the client said is in /tmp/verbs.client.
+# Run a program of perftest, such as ib_write_bw, on both ends. The client's output goes to /tmp/verbs.client.
 rdma_perftest() { # PROGRAM [ARG...]
     rdma_port=$((rdma_port + 1))
     set -- "$@" -x 1 -F -p $rdma_port

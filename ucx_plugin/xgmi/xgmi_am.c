@@ -52,7 +52,7 @@ void muct_xgmi_am_query(const muct_xgmi_iface_t *iface, uct_iface_attr_t *attr)
     attr->cap.am.max_iov = MUCT_XGMI_AM_MAX_IOV;
 }
 
-/* The last step to its handler: its id comes from another process. */
+/* Pass a message to its handler. The id comes from another process and is checked. */
 static void muct_xgmi_am_receive(void *arg, const muct_xgmi_ring_message_t *message)
 {
     muct_xgmi_iface_t *iface = arg;

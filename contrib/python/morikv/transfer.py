@@ -371,7 +371,7 @@ class Transfer:
         check(self._handle.call(lib.mkv_xfer_abort_leg, leg, status, reason.encode()))
 
     def extend(self, timeout_ms: int) -> None:
-        """Let the deadline that runs now end in so many milliseconds."""
+        """Move the current deadline to timeout_ms milliseconds from now."""
         check(self._handle.call(lib.mkv_xfer_extend, timeout_ms))
 
     def query(self) -> TransferInfo:

@@ -66,7 +66,8 @@ static bool hipcpu_is_pageable(const void *ptr)
     return !hipcpu_range_find((uintptr_t)ptr, &range);
 }
 
-/* Over the end of a chunk that the program has mapped: refused, and no fault of its. */
+/* Whether a range crosses the end of a mapped chunk. The copy is refused and the
+ * process goes on. */
 static bool hipcpu_leaves_chunk(const void *ptr, size_t size)
 {
     hipcpu_range_t range;

@@ -21,9 +21,9 @@ test_fake_verbs_libibverbs_la_SOURCES = \
 	test/fake/verbs/fv_text.c \
 	test/fake/verbs/fv_wire.c
 test_fake_verbs_libibverbs_la_CPPFLAGS = $(AM_CPPFLAGS) $(VERBS_CFLAGS)
-# the map decides what is seen
+# the map decides which symbols are exported
 test_fake_verbs_libibverbs_la_CFLAGS = $(AM_CFLAGS) -fvisibility=default
-# -rpath makes a shared library of what is not installed
+# without -rpath libtool builds no shared library for a target that is not installed
 test_fake_verbs_libibverbs_la_LDFLAGS = $(AM_LDFLAGS) -rpath /nowhere -version-info 1:0:0 \
 	-Wl,--version-script=$(top_srcdir)/test/fake/verbs/verbs.map
 test_fake_verbs_libibverbs_la_LIBADD = -lpthread

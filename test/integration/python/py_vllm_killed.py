@@ -170,7 +170,7 @@ class Killed(unittest.TestCase):
         return request
 
     def push_whole(self):
-        """Into the same blocks, by another prefill that has other bytes."""
+        """Another prefill writes other bytes into the same blocks."""
         p = Prefill(self, seed=1)
         self.ask("e", [p.blob])
         p.compute_all()

@@ -289,7 +289,7 @@ class Engines(unittest.TestCase):
         self.assertTrue(gates[-1].called)
 
     def come_while_it_is_computed(self, mode):
-        """All is launched, nothing is computed, and then a reader comes."""
+        """A reader arrives after all layers were launched and before one is computed."""
         is_done = []
         gate = mock.Mock(side_effect=lambda: bool(is_done))
         self.start(1, 1)

@@ -62,7 +62,7 @@ START_TEST(a_block_of_a_transfer_that_is_not_quiet_is_refused)
                                  "component 0 block 23 is exposed to transfer 1 epoch "
                                  "0, which is not quiet"));
     end(second);
-    IS(expose(2, MKV_WRITE, FIRST, &second), MKV_ERR_DUPLICATE); /* still the first's */
+    IS(expose(2, MKV_WRITE, FIRST, &second), MKV_ERR_DUPLICATE); /* the first has it */
     end(second);
     OK(expose(2, MKV_WRITE, FIRST - NUM, &second)); /* nothing was kept of the other */
     end(second);

@@ -45,7 +45,7 @@ static void begin(request_t *request, uint32_t step)
     OK(mkv_xfer_seal(request->active, 0));
 }
 
-/* So many layers more are computed; all that can move now moves. */
+/* Compute @a num more layers; every block that can move now moves. */
 static void compute(unsigned num)
 {
     clock_ns += num * LAYER_US * 1000ull;

@@ -50,8 +50,8 @@ void muct_rdma_ece_choose(unsigned long wish, const muct_rdma_ece_t *own,
  */
 ucs_status_t muct_rdma_ece_set(struct ibv_qp *qp, const muct_rdma_ece_t *ece);
 
-/** Query the options in use on a queue pair that is ready to receive and had @a set
- * set. */
+/** Query the options in use on a queue pair that is ready to receive. @a set are the
+ * options that were set before. */
 void muct_rdma_ece_agreed(struct ibv_qp *qp, const muct_rdma_ece_t *set,
                           muct_rdma_ece_t *ece);
 

@@ -79,7 +79,7 @@ static inline void muct_xgmi_wake_hurry(muct_xgmi_wake_t *wake)
 
 
 /**
- * Wake it when so much time is over, or before.
+ * Wake the sleeper after @a delay_ns, or earlier.
  *
  * @return UCS_OK, or UCS_ERR_IO_ERROR: nothing will wake it.
  */

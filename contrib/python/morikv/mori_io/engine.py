@@ -111,7 +111,7 @@ class IOEngineSession:
         ask = Ask(mode, self._local, self._remote, *numbers, uid, timeout_ms)
         try:
             hub = self._engine._get_hub()
-        except errors.InvalidError as error:  # of a parent process
+        except errors.InvalidError as error:  # the engine belongs to a parent process
             return _ended(code_of(error.status), str(error))
         return hub.post(ask)
 
