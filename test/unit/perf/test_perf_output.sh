@@ -77,13 +77,41 @@ plots() { # STATUS TEXT ARG...
 }
 mkdir "$work/bare"
 echo 'raise ImportError("no module here")' >"$work/bare/matplotlib.py"
-echo '{"tool": "mori_kv_perf", "op": "READ", "rows": [{"requests": 0, "wall_ns": 0}]}' >"$work/none.json"
+echo '{"tool": "mori_kv_perf", "op": "READ", "api": "mkv", "workload": "a sweep", "layer_us": 0,' \
+    '"rows": [{"requests": 0, "wall_ns": 0}]}' >"$work/none.json"
 timeout 600 "$perf" "${small[@]}" --max_block_size 4k --json "$work/row.json" >"$work/out" 2>"$work/err" || fail "--json ended with an error"
 plots 0 'mori_kv_plot 0.' --version
 plots 1 "--output is 'x.gif'; expected a name that ends with .png, .svg or .pdf" "$work/row.json" -o x.gif
 plots 1 "'$work/no.json' cannot be read: [Errno 2]" "$work/no.json" -o x.png
 plots 1 "'$perf' cannot be read" "$perf" -o x.png
 plots 1 'has no row with requests' "$work/none.json" -o x.png
+unreadable() { # TEXT, CONTENT
+    printf '%s' "$2" >"$work/bad.json"
+    plots 1 "$1" "$work/bad.json" -o x.png
+    [ "$(wc -l <"$work/err")" = 1 ] || fail "mori_kv_plot of '${2:0:40}' did not print one line"
+}
+spoilt() { # FIELD VALUE TEXT: the first FIELD of a good file with another VALUE
+    unreadable "$1 is $3" "$(sed "0,/\"${1##*.}\": *\(\"[^\"]*\"\|[0-9.]*\)/s//\"${1##*.}\": $2/" "$work/row.json")"
+}
+unreadable 'cannot be read: Expecting value' ''
+unreadable 'cannot be read: ' "$(printf '[%.0s' {1..100000})"
+unreadable 'is no result of mori_kv_perf' '[]'
+unreadable 'is no result of mori_kv_perf' '{"tool": "nixlbench", "op": "READ", "rows": []}'
+unreadable 'rows is [1]; expected a list of objects; run mori_kv_perf' '{"tool": "mori_kv_perf", "op": "READ", "api": "mkv",
+    "workload": "a sweep", "layer_us": 0, "rows": [1]}'
+for field in op api workload layer_us; do
+    spoilt $field null 'missing or null; expected a '
+done
+for field in requests wall_ns block_size bytes descs_before layers label link_gb_per_s; do
+    spoilt "rows[0].$field" null 'missing or null; expected a '
+done
+for field in avg p50 p99; do
+    unreadable "rows[0].tx_us.$field is missing or null" "$(sed "/\"tx_us\"/,\$s/\"$field\":/\"other\":/" "$work/row.json")"
+done
+spoilt 'rows[0].tx_us_by_5_percent' '[1], "other": ' '[1]; expected a list of 21 numbers'
+spoilt 'rows[0].bytes' '"12"' '"12"; expected a number from 0 to 1e18'
+spoilt 'rows[0].wall_ns' NaN 'NaN; expected'
+spoilt 'rows[0].block_size' 0 '0; expected a number from 1 to 1e18'
 plots 1 'no module here; install python3-matplotlib (Debian, Ubuntu), or run' "$work/row.json" -o x.png
 
 # ---- Never 0 when nothing was measured.
