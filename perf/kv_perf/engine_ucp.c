@@ -84,12 +84,21 @@ static bool perf_ucp_reports_failures(const perf_engine_t *engine)
 static void perf_ucp_ep_failed(void *arg, ucp_ep_h ep, ucs_status_t status)
 {
     perf_engine_t *engine = arg;
+    const char *path = "";
+    unsigned i;
 
-    (void)ep;
-    if ((engine->status == UCS_OK) && !engine->is_closing) {
-        perf_ucp_error("an endpoint failed", status);
-        engine->status = status;
+    if ((engine->status != UCS_OK) || engine->is_closing) {
+        return;
     }
+    for (i = 0; i < engine->num_peers; ++i) {
+        if (engine->peers[i].ep == ep) {
+            path = engine->peers[i].path;
+        }
+    }
+    /* before or after UCP cancels the flush: the path may be the cause */
+    perf_error("an endpoint failed: %s%s%s", ucs_status_string(status),
+               (path[0] == '\0') ? "" : "; ", path);
+    engine->status = status;
 }
 
 static int perf_ucp_open_context(perf_engine_t *engine)
