@@ -403,7 +403,10 @@ check_no_check() {
     local build output
     build=$(mktemp -d)
 
-    cd "$build" && "$tree/configure" -q --without-check || return 1
+    # by the prefix of Debian's UCX, whose libraries are in a folder of the architecture
+    cd "$build" && "$tree/configure" -q --without-check --with-ucx=/usr || return 1
+    output=$(pkg-config --libs contrib/libmorikv.pc)
+    [[ " $output" == *' -lucp'* ]] || { echo "pkg-config --libs libmorikv is $output; -lucp is expected"; return 1; }
     make -s test-list | grep -qx test/no_check.sh || { echo "no test reports it"; return 1; }
     # the others, which need no Check, would all be built
     if output=$(make check-TESTS check_PROGRAMS= check_LTLIBRARIES= TESTS=test/no_check.sh 2>&1); then
@@ -415,6 +418,13 @@ check_no_check() {
     if output=$(HIPCC=false "$tree/configure" -q --without-check 2>&1) ||
         ! grep -q 'no copy kernel for AMD GPUs: false does not compile' <<<"$output"; then
         echo "configure took a compiler that compiles no kernel: $output"
+        return 1
+    fi
+    # pkg-config would split the path
+    ln -s /usr "$build/a space"
+    if output=$("$tree/configure" -q --without-check --with-ucx="$build/a space" 2>&1) ||
+        ! grep -q "a space' has a space.*give a path without one" <<<"$output"; then
+        echo "configure took a path with a space: $output"
         return 1
     fi
     rm -rf "$build"

@@ -53,16 +53,19 @@ AC_DEFUN([MKV_UCX], [
             PC_UCX_REQUIRES='ucx >= 1.22'
         ],
         [
+            AS_CASE([$with_ucx], [*[[[:space:]]]*],
+                [AC_MSG_ERROR([--with-ucx='$with_ucx' has a space, which compiler flags and pkg-config would split; give a path without one, such as a link to it])])
             # its headers' warnings are not ours to mend
             UCX_CFLAGS="-isystem $with_ucx/include"
             ucx_where=$with_ucx
             # The .la files of a wheel name folders of the machine it was built on, and
             # libtool takes them before the libraries. It sees links to the libraries alone.
-            for dir in lib lib64 none; do
+            ucx_multiarch=`$CC -print-multiarch 2>/dev/null`
+            for dir in lib lib64 ${ucx_multiarch:+"lib/$ucx_multiarch"} none; do
                 AS_IF([test -e "$with_ucx/$dir/libucp.so"], [break])
             done
             AS_IF([test $dir = none],
-                [AC_MSG_ERROR([--with-ucx=$with_ucx: libucp.so is neither in its lib nor in its lib64])])
+                [AC_MSG_ERROR([--with-ucx=$with_ucx: libucp.so is in none of its folders lib, lib64${ucx_multiarch:+ and lib/$ucx_multiarch}; give the prefix of a UCX with headers])])
             ucx_libdir=`cd "$with_ucx/$dir" && pwd`
             UCX_LIBDIR=`pwd`/ucx-lib
             rm -rf ucx-lib && mkdir ucx-lib
