@@ -205,6 +205,7 @@ static ucs_status_t muct_xgmi_mem_examine(const muct_xgmi_md_t *md, void *addres
     ucs_memory_type_t type = MUCT_PARAM(UCT_MD_MEM_REG_FIELD, params, mem_type,
                                         MEM_TYPE, UCS_MEMORY_TYPE_HOST);
     muct_gpu_mem_info_t info;
+    uint64_t delta;
     bool is_covered;
 
     if (muct_gpu_query_range(md->gpu, address, length, &info) == UCS_OK) {
@@ -214,7 +215,7 @@ static ucs_status_t muct_xgmi_mem_examine(const muct_xgmi_md_t *md, void *addres
     mem->is_host = true;
     mem->device = muct_xgmi_md_default_device(md);
     muct_pin_init(&mem->pin, address, length, MUCT_PIN_UNTRIED);
-    is_covered = muct_pin_is_covered(md->gpu, &mem->pin);
+    is_covered = muct_pin_is_covered(md->gpu, &mem->pin, &delta);
     if ((type != UCS_MEMORY_TYPE_HOST) && !is_covered) {
         muct_debug("%p is neither device memory nor pinned host memory", address);
         return UCS_ERR_INVALID_ADDR;

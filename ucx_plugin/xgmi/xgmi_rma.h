@@ -139,15 +139,17 @@ static inline ucs_status_t muct_xgmi_ep_may_post(muct_xgmi_ep_t *ep)
 static inline uint64_t muct_xgmi_ep_use_local(muct_xgmi_queue_t *queue,
                                               muct_xgmi_mem_t *mem)
 {
+    uint64_t delta;
+
     if (ucs_likely(!mem->is_host)) {
         return 0;
     }
-    if (!muct_pin(queue->gpu, &mem->pin)) {
+    if (!muct_pin_use(queue->gpu, &mem->pin, &delta)) {
         queue->is_by_calls = true;
         return 0;
     }
 
-    return mem->pin.delta;
+    return delta;
 }
 
 

@@ -190,6 +190,47 @@ START_TEST(host_memory_registered_in_part_is_left_to_copy_calls)
 }
 END_TEST
 
+/* Two contexts of UCX, or two transports, pin the same memory */
+START_TEST(host_memory_stays_pinned_until_its_last_handle_ends)
+{
+    uct_md_h md = open_md();
+    uct_mem_h first, second;
+    uint64_t delta;
+    char *memory;
+    int fd;
+
+    memory = map_file(&fd);
+    first = reg_host(md, memory, UCT_MD_MEM_ACCESS_RMA);
+    second = reg_host(md, memory, UCT_MD_MEM_ACCESS_RMA);
+    ck_assert_int_eq(uct_md_mem_dereg(md, first), UCS_OK);
+    ck_assert(is_pinned(memory));
+    ck_assert(muct_pin_use(gpu, &((muct_xgmi_mem_t *)second)->pin, &delta));
+    ck_assert_int_eq(uct_md_mem_dereg(md, second), UCS_OK);
+    ck_assert(!is_pinned(memory));
+    uct_md_close(md);
+}
+END_TEST
+
+/* UCX keeps its handle, and a kernel would use memory that is not pinned any more */
+START_TEST(host_memory_the_application_unregistered_is_left_to_copy_calls)
+{
+    uct_md_h md = open_md();
+    uint64_t delta;
+    char *memory;
+    uct_mem_h memh;
+    int fd;
+
+    memory = map_file(&fd);
+    ck_assert_int_eq(gpu->host_register(memory, LENGTH, 0), 0);
+    memh = reg_host(md, memory, UCT_MD_MEM_ACCESS_RMA);
+    ck_assert(muct_pin_use(gpu, &((muct_xgmi_mem_t *)memh)->pin, &delta));
+    ck_assert_int_eq(gpu->host_unregister(memory), 0);
+    ck_assert(!muct_pin_use(gpu, &((muct_xgmi_mem_t *)memh)->pin, &delta));
+    ck_assert_int_eq(uct_md_mem_dereg(md, memh), UCS_OK);
+    uct_md_close(md);
+}
+END_TEST
+
 START_TEST(key_names_a_file_that_others_can_map)
 {
     char *memory, *private = mmap(NULL, LENGTH, PROT_READ | PROT_WRITE,
@@ -310,6 +351,9 @@ int main(void)
     tcase_add_test(tcase, ucx_own_support_recognises_memory_where_it_is_used);
     tcase_add_test(tcase, host_memory_is_pinned_when_it_is_mapped);
     tcase_add_test(tcase, host_memory_registered_in_part_is_left_to_copy_calls);
+    tcase_add_test(tcase, host_memory_stays_pinned_until_its_last_handle_ends);
+    tcase_add_test(tcase,
+                   host_memory_the_application_unregistered_is_left_to_copy_calls);
     tcase_add_test(tcase, key_names_a_file_that_others_can_map);
     tcase_add_test(tcase, other_file_than_the_keys_is_not_mapped);
     tcase_add_test(tcase, host_memory_is_left_to_what_reaches_all_of_it);

@@ -5,9 +5,20 @@
 #include "base/muct_log.h"
 
 #include <pthread.h>
+#include <stdlib.h>
 
-/* Guards all memory that is being pinned: two handles may be of the same memory. */
+/** What was registered here, for one pin or several. */
+struct muct_pin_range {
+    struct muct_pin_range *next;
+    char *address;
+    size_t length;
+    uint64_t delta;
+    unsigned refs; /* 0: it is being unregistered, without the lock */
+};
+
+/* Guards the ranges and all memory that is being pinned. */
 static pthread_mutex_t muct_pin_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct muct_pin_range *muct_pin_ranges;
 
 
 void muct_pin_init(muct_pin_t *pin, void *address, size_t length,
@@ -16,6 +27,7 @@ void muct_pin_init(muct_pin_t *pin, void *address, size_t length,
     pin->address = address;
     pin->length = length;
     pin->delta = 0;
+    pin->range = NULL;
     atomic_init(&pin->state, state);
 }
 
@@ -44,7 +56,8 @@ static bool muct_pin_is_known(const muct_gpu_t *gpu, void *address)
     return muct_gpu_forget(gpu, ret) == MUCT_HIP_SUCCESS;
 }
 
-bool muct_pin_is_covered(const muct_gpu_t *gpu, muct_pin_t *pin)
+bool muct_pin_is_covered(const muct_gpu_t *gpu, const muct_pin_t *pin,
+                         uint64_t *delta_p)
 {
     char *last = (char *)pin->address + pin->length - 1;
     uint64_t delta;
@@ -52,8 +65,8 @@ bool muct_pin_is_covered(const muct_gpu_t *gpu, muct_pin_t *pin)
     void *base;
     int ret;
 
-    if (!muct_pin_find(gpu, pin->address, &pin->delta) ||
-        !muct_pin_find(gpu, last, &delta) || (delta != pin->delta)) {
+    if (!muct_pin_find(gpu, pin->address, delta_p) ||
+        !muct_pin_find(gpu, last, &delta) || (delta != *delta_p)) {
         return false;
     }
 
@@ -62,11 +75,58 @@ bool muct_pin_is_covered(const muct_gpu_t *gpu, muct_pin_t *pin)
            ((size_t)(last - (char *)base) < size);
 }
 
+/* Locked. The range that has a byte of the memory, or NULL. */
+static struct muct_pin_range *muct_pin_range_of(const muct_pin_t *pin)
+{
+    const char *address = pin->address;
+    struct muct_pin_range *range = muct_pin_ranges;
+
+    while ((range != NULL) && ((address >= range->address + range->length) ||
+                               (range->address >= address + pin->length))) {
+        range = range->next;
+    }
+    return range;
+}
+
+/* Locked. Use a range that is there. */
+static muct_pin_state_t muct_pin_share(muct_pin_t *pin, struct muct_pin_range *range)
+{
+    const char *address = pin->address;
+
+    if ((range->refs == 0) || (address < range->address) ||
+        (address + pin->length > range->address + range->length)) {
+        muct_debug("%p length %zu is registered in part, and stays as it is",
+                   pin->address, pin->length);
+        return MUCT_PIN_PAGEABLE;
+    }
+
+    ++range->refs;
+    pin->range = range;
+    pin->delta = range->delta;
+    return MUCT_PIN_OURS;
+}
+
+/* Locked. */
+static void muct_pin_note(muct_pin_t *pin, struct muct_pin_range *range)
+{
+    range->address = pin->address;
+    range->length = pin->length;
+    range->delta = pin->delta;
+    range->refs = 1;
+    range->next = muct_pin_ranges;
+    muct_pin_ranges = range;
+    pin->range = range;
+}
+
 static muct_pin_state_t muct_pin_register(const muct_gpu_t *gpu, muct_pin_t *pin)
 {
+    struct muct_pin_range *range = muct_pin_range_of(pin);
     int mode, ret;
 
-    if (muct_pin_is_covered(gpu, pin)) {
+    if (range != NULL) {
+        return muct_pin_share(pin, range);
+    }
+    if (muct_pin_is_covered(gpu, pin, &pin->delta)) {
         return MUCT_PIN_OTHERS;
     }
     if (muct_pin_is_known(gpu, pin->address) ||
@@ -76,6 +136,10 @@ static muct_pin_state_t muct_pin_register(const muct_gpu_t *gpu, muct_pin_t *pin
         return MUCT_PIN_PAGEABLE;
     }
 
+    range = malloc(sizeof(*range));
+    if (range == NULL) {
+        return MUCT_PIN_PAGEABLE;
+    }
     mode = muct_gpu_relax(gpu);
     ret =
         gpu->host_register(pin->address, pin->length, MUCT_HIP_HOST_REGISTER_PORTABLE);
@@ -87,8 +151,10 @@ static muct_pin_state_t muct_pin_register(const muct_gpu_t *gpu, muct_pin_t *pin
     }
     muct_gpu_unrelax(gpu, mode);
     if (ret == MUCT_HIP_SUCCESS) {
+        muct_pin_note(pin, range);
         return MUCT_PIN_OURS;
     }
+    free(range);
 
     muct_diag("%p length %zu is copied without being pinned: hipHostRegister() failed: "
               "%s",
@@ -106,19 +172,58 @@ void muct_pin_try(const muct_gpu_t *gpu, muct_pin_t *pin)
     pthread_mutex_unlock(&muct_pin_lock);
 }
 
+bool muct_pin_use(const muct_gpu_t *gpu, muct_pin_t *pin, uint64_t *delta_p)
+{
+    if (!muct_pin(gpu, pin)) {
+        return false;
+    }
+    if (atomic_load_explicit(&pin->state, memory_order_acquire) == MUCT_PIN_OTHERS) {
+        return muct_pin_is_covered(gpu, pin, delta_p);
+    }
+
+    *delta_p = pin->delta;
+    return true;
+}
+
+/* Locked. */
+static void muct_pin_unlink(const struct muct_pin_range *range)
+{
+    struct muct_pin_range **link = &muct_pin_ranges;
+
+    while (*link != range) {
+        link = &(*link)->next;
+    }
+    *link = range->next;
+}
+
 void muct_pin_drop(const muct_gpu_t *gpu, const muct_pin_t *pin)
 {
+    struct muct_pin_range *range = pin->range;
+    bool is_last;
     int mode, ret;
 
-    if (atomic_load_explicit(&pin->state, memory_order_acquire) != MUCT_PIN_OURS) {
+    if (range == NULL) {
         return;
     }
 
+    pthread_mutex_lock(&muct_pin_lock);
+    is_last = (--range->refs == 0);
+    pthread_mutex_unlock(&muct_pin_lock);
+    if (!is_last) {
+        return;
+    }
+
+    /* this may wait for the device */
     mode = muct_gpu_relax(gpu);
-    ret = gpu->host_unregister(pin->address);
+    ret = gpu->host_unregister(range->address);
     muct_gpu_unrelax(gpu, mode);
     if (ret != MUCT_HIP_SUCCESS) {
-        muct_warn("hipHostUnregister(%p length %zu) failed: %s", pin->address,
-                  pin->length, muct_gpu_error_name(gpu, ret));
+        muct_warn("hipHostUnregister(%p length %zu) failed: %s", (void *)range->address,
+                  range->length, muct_gpu_error_name(gpu, ret));
     }
+
+    pthread_mutex_lock(&muct_pin_lock);
+    muct_pin_unlink(range);
+    pthread_mutex_unlock(&muct_pin_lock);
+    free(range);
 }

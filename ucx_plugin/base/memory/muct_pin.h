@@ -7,8 +7,10 @@
  * @file
  * Host memory that is pinned for the GPUs at most once.
  *
- * Memory that the application, or another transport, has registered stays as it is: the
- * runtime accepts a second registration, and one hipHostUnregister() ends both. Memory
+ * Memory that the application has registered stays as it is: the runtime accepts a
+ * second registration, and one hipHostUnregister() ends both. So pins of the same
+ * memory share one registration, which the last of them ends. UCX keeps pins beyond the
+ * application's registration, so each use looks whether that is still there. Memory
  * that the runtime refuses to pin stays pageable, and only copy calls may use it.
  *
  * Threads. All calls may be made from several threads, but drop is the last one.
@@ -23,7 +25,7 @@
 typedef enum muct_pin_state {
     MUCT_PIN_UNTRIED,
     MUCT_PIN_OURS,    /**< Registered here */
-    MUCT_PIN_OTHERS,  /**< All of it is registered by others */
+    MUCT_PIN_OTHERS,  /**< All of it was registered by the application */
     MUCT_PIN_PAGEABLE /**< The runtime refused it, or it is not to be pinned */
 } muct_pin_state_t;
 
@@ -33,6 +35,7 @@ typedef struct muct_pin {
     size_t length;
     uint64_t delta;   /**< Add it to an address to get the devices'; once pinned */
     atomic_int state; /**< @ref muct_pin_state_t */
+    struct muct_pin_range *range; /**< What is registered here, or NULL */
 } muct_pin_t;
 
 
@@ -45,7 +48,7 @@ void muct_pin_init(muct_pin_t *pin, void *address, size_t length,
 void muct_pin_try(const muct_gpu_t *gpu, muct_pin_t *pin);
 
 
-/** Pin the memory unless this was tried before. @return Whether kernels may use it. */
+/** Pin the memory unless this was tried before. @return Whether it was pinned then. */
 static inline bool muct_pin(const muct_gpu_t *gpu, muct_pin_t *pin)
 {
     if (atomic_load_explicit(&pin->state, memory_order_acquire) == MUCT_PIN_UNTRIED) {
@@ -55,11 +58,18 @@ static inline bool muct_pin(const muct_gpu_t *gpu, muct_pin_t *pin)
 }
 
 
-/** Whether one registration of others covers all of the memory; sets its delta. */
-bool muct_pin_is_covered(const muct_gpu_t *gpu, muct_pin_t *pin);
+/** Whether one registration covers all of the memory now; sets what to add to an
+ * address to get the devices'. */
+bool muct_pin_is_covered(const muct_gpu_t *gpu, const muct_pin_t *pin,
+                         uint64_t *delta_p);
 
 
-/** Unpin what was pinned here. */
+/** Whether kernels may use the memory now; sets the same. Pins it unless this was tried
+ * before. */
+bool muct_pin_use(const muct_gpu_t *gpu, muct_pin_t *pin, uint64_t *delta_p);
+
+
+/** Unpin what was pinned here, with its last pin. May wait for the device. */
 void muct_pin_drop(const muct_gpu_t *gpu, const muct_pin_t *pin);
 
 #endif
