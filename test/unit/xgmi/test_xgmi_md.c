@@ -8,7 +8,10 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <linux/magic.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #define LENGTH 65536
@@ -298,6 +301,45 @@ START_TEST(other_file_than_the_keys_is_not_mapped)
 }
 END_TEST
 
+/* A key from outside must not have files of a disk mapped, which are written to then */
+START_TEST(file_on_a_disk_is_not_mapped)
+{
+    unsigned char bytes[MUCT_XGMI_FILE_SIZE];
+    muct_xgmi_file_t file = {.length = 4096};
+    char path[] = "./xgmi_md.XXXXXX";
+    void *peer = NULL;
+    struct statfs fs;
+    struct stat st;
+    int fd = mkstemp(path);
+
+    ck_assert_int_ge(fd, 0);
+    unlink(path);
+    ck_assert_int_eq(ftruncate(fd, 4096), 0);
+    ck_assert_int_eq(fstat(fd, &st), 0);
+    ck_assert_int_eq(fstatfs(fd, &fs), 0);
+    file.device = st.st_dev;
+    file.inode = st.st_ino;
+    file.fd = fd;
+    muct_xgmi_file_pack(&file, bytes);
+    ck_assert_int_eq(muct_xgmi_file_map(bytes, getpid(), 4096, &peer),
+                     (fs.f_type == TMPFS_MAGIC) ? UCS_OK : UCS_ERR_UNSUPPORTED);
+    close(fd);
+}
+END_TEST
+
+/* Processors would be sent SIGBUS */
+START_TEST(pages_that_cannot_be_had_are_found)
+{
+    char *memory;
+    int fd;
+
+    memory = map_file(&fd);
+    ck_assert(muct_xgmi_file_populate(memory, LENGTH));
+    ck_assert_int_eq(ftruncate(fd, LENGTH / 2), 0);
+    ck_assert(!muct_xgmi_file_populate(memory, LENGTH));
+}
+END_TEST
+
 typedef struct left_case {
     const char *tls;
     bool is_left;
@@ -356,6 +398,8 @@ int main(void)
                    host_memory_the_application_unregistered_is_left_to_copy_calls);
     tcase_add_test(tcase, key_names_a_file_that_others_can_map);
     tcase_add_test(tcase, other_file_than_the_keys_is_not_mapped);
+    tcase_add_test(tcase, file_on_a_disk_is_not_mapped);
+    tcase_add_test(tcase, pages_that_cannot_be_had_are_found);
     tcase_add_test(tcase, host_memory_is_left_to_what_reaches_all_of_it);
     suite_add_tcase(suite, tcase);
     return mkv_check_run_forked(suite);

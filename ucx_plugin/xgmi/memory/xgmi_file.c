@@ -278,24 +278,51 @@ static bool muct_xgmi_file_has(int fd, uint64_t offset, uint64_t length)
     return (offset <= size) && (length <= size - offset);
 }
 
+/* Opens the peer's file, and nothing else: opening a device or a terminal may act. */
+static int muct_xgmi_file_open_peers(const char *path, uint64_t device, uint64_t inode)
+{
+    int found = open(path, O_PATH | O_CLOEXEC);
+    char again[40];
+    uint64_t page;
+    int fd = -1;
+
+    if (found < 0) {
+        return -1;
+    }
+    errno = ESTALE;
+    if (muct_xgmi_file_is(found, device, inode) &&
+        muct_xgmi_file_is_in_memory(found, &page)) {
+        snprintf(again, sizeof(again), "/proc/self/fd/%d", found);
+        fd = open(again, O_RDWR | O_CLOEXEC);
+    }
+    close(found);
+    return fd;
+}
+
+/* Makes the pages be there, where a later use would end the process (SIGBUS). */
+bool muct_xgmi_file_populate(void *host, size_t length)
+{
+    return madvise(host, length, MADV_POPULATE_WRITE) == 0;
+}
+
 ucs_status_t muct_xgmi_file_map(const unsigned char *bytes, pid_t pid, size_t length,
                                 void **host_p)
 {
     uint64_t device = muct_get_le(bytes + MUCT_XGMI_FILE_AT_DEVICE, 8);
     uint64_t inode = muct_get_le(bytes + MUCT_XGMI_FILE_AT_INODE, 8);
     uint64_t offset = muct_get_le(bytes + MUCT_XGMI_FILE_AT_OFFSET, 8);
-    const char *why = strerror(ESTALE);
+    const char *why;
     ucs_status_t status = UCS_ERR_UNSUPPORTED;
     char path[64];
     int fd;
 
     snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)pid,
              (int)muct_get_le(bytes + MUCT_XGMI_FILE_AT_FD, 4));
-    fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0) {
-        why = strerror(errno);
-    } else if (muct_xgmi_file_is(fd, device, inode) &&
-               muct_xgmi_file_has(fd, offset, length)) {
+    fd = muct_xgmi_file_open_peers(path, device, inode);
+    why = strerror(errno);
+    if ((fd >= 0) && !muct_xgmi_file_has(fd, offset, length)) {
+        why = "the file is too short";
+    } else if (fd >= 0) {
         *host_p =
             mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)offset);
         status = (*host_p != MAP_FAILED) ? UCS_OK

@@ -73,4 +73,8 @@ void muct_xgmi_file_pack(const muct_xgmi_file_t *file, unsigned char *bytes);
 ucs_status_t muct_xgmi_file_map(const unsigned char *bytes, pid_t pid, size_t length,
                                 void **host_p);
 
+
+/** Make all pages of a mapping present. @return Whether processors may use them all. */
+bool muct_xgmi_file_populate(void *host, size_t length);
+
 #endif

@@ -5,6 +5,7 @@
 #include "base/muct_log.h"
 #include "xgmi/memory/xgmi_file.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -165,7 +166,16 @@ static ucs_status_t muct_xgmi_mapping_open_file(const muct_gpu_t *gpu,
     }
 
     muct_pin_init(&mapping->host, host, key->alloc_length, MUCT_PIN_UNTRIED);
-    (void)muct_pin(gpu, &mapping->host);
+    if (!muct_pin(gpu, &mapping->host) &&
+        !muct_xgmi_file_populate(host, key->alloc_length)) {
+        muct_diag("host memory of peer 0x%" PRIx64 " length %" PRIu64
+                  " is not used: neither pinned nor populated: %s",
+                  key->owner, key->alloc_length, strerror(errno));
+        munmap(host, key->alloc_length);
+        mapping->host.length = 0;
+        mapping->error = "its pages cannot be had";
+        return UCS_ERR_UNSUPPORTED;
+    }
     mapping->address = (char *)host + mapping->host.delta;
     return UCS_OK;
 }
