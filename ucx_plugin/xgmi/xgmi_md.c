@@ -187,10 +187,12 @@ static ucs_status_t muct_xgmi_mem_examine_gpu(const muct_gpu_mem_info_t *info,
  */
 #define MUCT_XGMI_MIN_PINNED (32u << 20)
 
-/* The flags are those of ucp_mem_map(): other memory is a message's. */
+/* The flags are those of ucp_mem_map(): other memory is a message's. Memory mapped by
+ * UCP_MEM_MAP_NONBLOCK may be larger than what there is. */
 static bool muct_xgmi_mem_may_pin(uint64_t flags, void *address, size_t length)
 {
-    return ((flags & UCT_MD_MEM_ACCESS_RMA) == UCT_MD_MEM_ACCESS_RMA) &&
+    return !(flags & UCT_MD_MEM_FLAG_NONBLOCK) &&
+           ((flags & UCT_MD_MEM_ACCESS_RMA) == UCT_MD_MEM_ACCESS_RMA) &&
            ((length >= MUCT_XGMI_MIN_PINNED) ||
             muct_xgmi_file_is_mapped((uintptr_t)address, length));
 }

@@ -150,6 +150,10 @@ START_TEST(host_memory_is_pinned_when_it_is_mapped)
     ck_assert(!is_pinned(memory));
     ck_assert_int_eq(uct_md_mem_dereg(md, memh), UCS_OK);
 
+    memh = reg_host(md, memory, UCT_MD_MEM_ACCESS_RMA | UCT_MD_MEM_FLAG_NONBLOCK);
+    ck_assert(!is_pinned(memory)); /* its pages may not be there */
+    ck_assert_int_eq(uct_md_mem_dereg(md, memh), UCS_OK);
+
     memory = malloc(LENGTH);
     memh = reg_host(md, memory, UCT_MD_MEM_ACCESS_RMA);
     ck_assert(!is_pinned(memory));
