@@ -1103,8 +1103,8 @@ typedef struct mkv_op_params {
  * memory is not touched either where the transport writes to it directly (mori_xgmi,
  * mori_rdma). Where UCX emulates puts by messages (tcp), bytes of a WRITE that failed
  * may still lie in the peer's sockets, and the peer's UCX writes them later: such
- * memory is safe to reuse when the connection has ended at the peer as well. The event
- * has value 1 then, else 0.
+ * memory is safe to reuse when the connection has ended at the peer as well. Then the
+ * event's value and may_arrive of mkv_op_attr_t are 1, else 0.
  *
  * Operations are not ordered among each other. Notes arrive in the order in which they
  * were sent, mkv_send()'s messages included.
@@ -1137,6 +1137,7 @@ typedef struct mkv_op_attr {
     uint64_t num_ucp_calls;
     uint64_t age_ns;
     void *user_data;
+    uint64_t may_arrive; /**< Value of MKV_EV_QUIET; 0 before it */
 } mkv_op_attr_t;
 
 mkv_status_t mkv_op_query(const mkv_op_t *op, mkv_op_attr_t *attr);

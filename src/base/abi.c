@@ -47,7 +47,7 @@ MKV_STRUCT(leg_attr, waiting_for, {NULL, 0, 0});
 MKV_STRUCT(stats, blocks_held, {NULL, 0, 0});
 MKV_STRUCT(event, op, {NULL, 0, 0});
 MKV_STRUCT(op_params, user_data, {NULL, 0, 0});
-MKV_STRUCT(op_attr, user_data, {NULL, 0, 0});
+MKV_STRUCT(op_attr, may_arrive, {NULL, 0, 0});
 
 /* The first byte that is not zero; size: none */
 static size_t mkv_find_set(const void *memory, size_t size)

@@ -101,10 +101,11 @@ void mkv_op_set_quiet(mkv_op_t *op)
     mkv_news_t *event;
 
     op->is_quiet = true;
+    op->may_arrive = mkv_op_may_still_arrive(op);
     op->deadline = MKV_NEVER;
     event = mkv_op_event(op, MKV_EV_QUIET);
     if (event != NULL) {
-        event->value = mkv_op_may_still_arrive(op);
+        event->value = op->may_arrive;
     }
 }
 

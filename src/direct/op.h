@@ -46,6 +46,7 @@ struct mkv_op {
     uint64_t open_time, deadline; /**< Deadline of the operation, then of its drain */
     uint64_t seen;                /**< mkv_peer_check_late_drain() */
     mkv_op_puts_t puts;
+    bool may_arrive;    /**< mkv_op_attr_t's */
     bool has_lost_puts; /**< The connection ended before a flush covered them */
 
     /* Pieces, as UCX takes them in lists; one block of memory, at buffers */

@@ -56,6 +56,7 @@ mkv_status_t mkv_op_query(const mkv_op_t *op, mkv_op_attr_t *attr)
     values.num_ucp_calls = op->num_ucp_calls;
     values.age_ns = mkv_ctx_now(ctx) - op->open_time;
     values.user_data = op->params.user_data;
+    values.may_arrive = op->may_arrive;
     mkv_leave_quietly(ctx);
     return mkv_struct_write(&ctx->log, &mkv_struct_op_attr, &values, attr);
 }

@@ -28,6 +28,8 @@ class OperationInfo:
     bytes: int
     num_ucp_calls: int
     age_ns: int
+    may_arrive: bool
+    """Quiet, and bytes of a failed WRITE may still arrive in the peer's memory."""
 
 
 class Operation:
@@ -35,8 +37,9 @@ class Operation:
 
     **Status and quiet are separate**, as for a transfer. Once it is quiet, the operation does
     not access this side's memory any more. Nor is the peer's written, unless the event QUIET
-    has value 1: then bytes of a WRITE that failed may still arrive, because UCX emulates puts by
-    messages. It runs to its end even if it is not referenced any more.
+    has value 1 and ``query().may_arrive`` is true: then bytes of a WRITE that failed may still
+    arrive, because UCX emulates puts by messages. It runs to its end even if it is not
+    referenced any more.
     """
 
     _key: int
@@ -93,6 +96,7 @@ class Operation:
             bytes=attr.bytes,
             num_ucp_calls=attr.num_ucp_calls,
             age_ns=attr.age_ns,
+            may_arrive=bool(attr.may_arrive),
         )
 
     @property

@@ -539,6 +539,7 @@ START_TEST(quiet_says_whether_bytes_may_still_arrive)
     ck_assert_int_ne(mkv_op_status(op), MKV_OK);
     ck_assert_uint_eq(pair_count(A, MKV_EV_QUIET, NULL), 2);
     ck_assert_uint_eq(last_of(A, MKV_EV_QUIET)->value, _i == 0);
+    ck_assert_uint_eq(query().may_arrive, _i == 0);
     finish();
 }
 END_TEST
