@@ -208,6 +208,7 @@ struct hipcpu_op {
     void (*run)(hipcpu_op_t *op);
     bool (*uses)(const hipcpu_op_t *op, uintptr_t base, size_t size); /**< Or NULL */
     int device;
+    _Atomic bool is_flagged; /**< Its flag is written: it uses no memory any more */
     hipcpu_op_t *next;
     uint64_t seq;
     hipcpu_wait_t *waits; /**< Owned by the line once submitted */

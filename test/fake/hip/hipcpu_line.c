@@ -17,6 +17,7 @@
  */
 
 #include "hipcpu_impl.h"
+#include "hipcpu_rules.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -201,6 +202,7 @@ static void hipcpu_op_run(hipcpu_op_t *op)
 
 static void *hipcpu_line_main(void *arg)
 {
+    const struct timespec late = {.tv_nsec = HIPCPU_LATE_NS};
     hipcpu_line_t *line = arg;
     hipcpu_op_t *op;
 
@@ -216,6 +218,9 @@ static void *hipcpu_line_main(void *arg)
         }
         pthread_mutex_unlock(&line->lock);
         hipcpu_op_run(op);
+        if (hipcpu_rule(HIPCPU_RULE_LATE_END)) {
+            nanosleep(&late, NULL);
+        }
         hipcpu_op_drop_waits(op);
         pthread_mutex_lock(&line->lock);
         line->head = op->next;
@@ -465,7 +470,7 @@ void hipcpu_lines_check(const char *function, uintptr_t base, size_t size)
     for (line = hipcpu_lines; line != NULL; line = line->next) {
         pthread_mutex_lock(&line->lock);
         for (op = line->head; op != NULL; op = op->next) {
-            if ((op->uses != NULL) && op->uses(op, base, size)) {
+            if ((op->uses != NULL) && !op->is_flagged && op->uses(op, base, size)) {
                 hipcpu_misuse("%s(%p): unfinished work uses that memory", function,
                               (void *)base);
             }

@@ -53,6 +53,8 @@ static const hipcpu_rule_entry_t hipcpu_rule_table[HIPCPU_NUM_RULES] = {
     [HIPCPU_RULE_IPC_OVERLAP] = {"ipc-overlap", HIPCPU_ANY_RELEASE, 0},
     [HIPCPU_RULE_IPC_SERVER] = {"ipc-server", 603, HIPCPU_ANY_RELEASE},
     [HIPCPU_RULE_LATE_CACHES] = {"late-caches", 500, HIPCPU_ANY_RELEASE},
+    /* by name only: true of each release, and costs each piece of work its time */
+    [HIPCPU_RULE_LATE_END] = {"late-end", HIPCPU_ANY_RELEASE, 0},
     [HIPCPU_RULE_LATE_MARK] = {"late-mark", 703, HIPCPU_ANY_RELEASE},
     /* by name only: of ROCm 10, and there a race */
     [HIPCPU_RULE_OPEN_OTHER] = {"open-other", HIPCPU_ANY_RELEASE, 0},

@@ -215,6 +215,7 @@ static void hipcpu_write_run(hipcpu_op_t *op)
     if (hipcpu_rule(HIPCPU_RULE_MARK_LOST) && (op->u.set.value > 1)) {
         return;
     }
+    op->is_flagged = true;
     if (op->u.set.width == 4) {
         __atomic_store_n((uint32_t *)(void *)dst, (uint32_t)op->u.set.value,
                          __ATOMIC_RELEASE);

@@ -124,7 +124,8 @@ static const char *const it_frees[] = {
 
 START_TEST(memory_freed_by_its_owner_is_an_error_or_harmless)
 {
-    it_pair_t pair = it_run_app(IT_TLS, NULL, NULL, it_frees[_i]);
+    static const char *const env[] = {"HIPCPU_RULES=late-end", NULL};
+    it_pair_t pair = it_run_app(IT_TLS, NULL, env, it_frees[_i]);
 
     it_expect_survived(&pair);
     it_expect_status(&pair.server, 0);
