@@ -27,14 +27,6 @@ static size_t hipcpu_table_room;
 static size_t hipcpu_num_freed;
 static unsigned hipcpu_last_id;
 
-static void __attribute__((destructor)) hipcpu_table_free(void)
-{
-    free(hipcpu_table);
-    hipcpu_table = NULL;
-    hipcpu_table_size = 0;
-    hipcpu_table_room = 0;
-}
-
 /* Index of the first range that ends after addr. */
 static size_t hipcpu_table_lower(uintptr_t addr)
 {
