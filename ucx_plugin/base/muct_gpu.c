@@ -453,6 +453,20 @@ int muct_gpu_copy(const muct_gpu_t *gpu, void *dst, const void *src, size_t leng
     return ret;
 }
 
+bool muct_gpu_may_export_dmabuf(const muct_gpu_t *gpu)
+{
+    bool is_supported = true;
+
+    if ((gpu->hsa_export_dmabuf == NULL) &&
+        (gpu->mem_get_handle_for_address_range == NULL)) {
+        return false;
+    }
+
+    return (gpu->hsa_system_get_info == NULL) ||
+           (gpu->hsa_system_get_info(MUCT_HSA_DMABUF_SUPPORTED, &is_supported) != 0) ||
+           is_supported;
+}
+
 ucs_status_t muct_gpu_export_dmabuf(const muct_gpu_t *gpu, const void *ptr,
                                     size_t length, int *fd_p, uint64_t *offset_p)
 {

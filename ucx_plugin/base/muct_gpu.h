@@ -77,6 +77,9 @@ typedef struct muct_hip_pointer_attribute {
     unsigned allocation_flags;
 } muct_hip_pointer_attribute_t;
 
+/** HSA_AMD_SYSTEM_INFO_DMABUF_SUPPORTED: a bool, from interface 1.12 of KFD on */
+#define MUCT_HSA_DMABUF_SUPPORTED 0x204
+
 /** First fields of hsa_amd_pointer_info_t; ROCr fills @a size bytes. */
 typedef struct muct_hsa_pointer_info {
     uint32_t size;
@@ -172,6 +175,7 @@ typedef void (*muct_hip_stream_callback_t)(muct_hip_stream_t stream, int error,
       (void *handle, void *ptr, size_t size, int type, unsigned long long flags))      \
     X(hsa_export_dmabuf, int, "hsa_amd_portable_export_dmabuf",                        \
       (const void *ptr, size_t size, int *fd, uint64_t *offset))                       \
+    X(hsa_system_get_info, int, "hsa_system_get_info", (int attribute, void *value))   \
     X(hsa_pointer_info, int, "hsa_amd_pointer_info",                                   \
       (const void *ptr, muct_hsa_pointer_info_t *info, void *(*alloc)(size_t),         \
        uint32_t *num_agents, void *agents))
@@ -304,6 +308,13 @@ uint64_t muct_gpu_buffer_id(const muct_gpu_t *gpu, const void *ptr);
  * @param [out] device_p  The device; set only for MUCT_GPU_PLACE_DEVICE.
  */
 muct_gpu_place_t muct_gpu_place(const muct_gpu_t *gpu, const void *ptr, int *device_p);
+
+
+/**
+ * Whether the runtime has a call that exports dma-bufs, and the driver does not refuse
+ * it. Nothing is exported.
+ */
+bool muct_gpu_may_export_dmabuf(const muct_gpu_t *gpu);
 
 
 /**

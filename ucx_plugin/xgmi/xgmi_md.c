@@ -108,8 +108,7 @@ static ucs_status_t muct_xgmi_md_query(uct_md_h md, uct_md_attr_v2_t *attr)
     if (self->is_detecting) {
         attr->detect_mem_types = rocm;
     }
-    if (self->is_first && ((self->gpu->mem_get_handle_for_address_range != NULL) ||
-                           (self->gpu->hsa_export_dmabuf != NULL))) {
+    if (self->is_first && muct_gpu_may_export_dmabuf(self->gpu)) {
         attr->dmabuf_mem_types = rocm;
     }
 

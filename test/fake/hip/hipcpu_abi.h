@@ -22,7 +22,9 @@ extern "C" {
 
 /** hsa_status_t and hsa_amd_pointer_type_t of ROCr */
 enum {
+    HIPCPU_HSA_ERROR = 0x1000,
     HIPCPU_HSA_INVALID_ARG = 0x1001,
+    HIPCPU_HSA_DMABUF_SUPPORTED = 0x204,
     HIPCPU_HSA_INVALID_ALLOC = 0x1008,
     HIPCPU_HSA_POINTER_UNKNOWN = 0,
     HIPCPU_HSA_POINTER_HSA = 1,
@@ -266,6 +268,7 @@ hipError_t hipMemGetHandleForAddressRange(void *handle, void *ptr, size_t size,
 int hsa_amd_portable_export_dmabuf(const void *ptr, size_t size, int *fd,
                                    uint64_t *offset);
 int hsa_amd_portable_close_dmabuf(int fd);
+int hsa_system_get_info(int attribute, void *value);
 int hsa_amd_pointer_info(const void *ptr, hsa_amd_pointer_info_t *info,
                          void *(*alloc)(size_t size), uint32_t *num_agents,
                          void **agents);

@@ -475,7 +475,7 @@ hipError_t hipMemGetHandleForAddressRange(void *handle, void *ptr, size_t size,
     int fd;
 
     HIPCPU_ENTER(hipMemGetHandleForAddressRange);
-    if (hipcpu_config.major < 7) {
+    if ((hipcpu_config.major < 7) || hipcpu_rule(HIPCPU_RULE_OLD_DRIVER)) {
         return hipcpu_result(hipErrorNotSupported);
     }
     if ((type != HIPCPU_DMABUF_FD) || (flags != 0) || (size == 0) ||
@@ -498,6 +498,9 @@ int hsa_amd_portable_export_dmabuf(const void *ptr, size_t size, int *fd,
     hipcpu_range_t range;
 
     HIPCPU_ENTER(hsa_amd_portable_export_dmabuf);
+    if (hipcpu_rule(HIPCPU_RULE_OLD_DRIVER)) {
+        return HIPCPU_HSA_ERROR;
+    }
     if ((size == 0) || (fd == NULL) || (offset == NULL)) {
         return HIPCPU_HSA_INVALID_ARG;
     }
@@ -509,6 +512,18 @@ int hsa_amd_portable_export_dmabuf(const void *ptr, size_t size, int *fd,
     *fd = fcntl(range.fd, F_DUPFD_CLOEXEC, 3);
     *offset = hipcpu_rule(HIPCPU_RULE_DMABUF_OFFSET) ? 0 : (uintptr_t)ptr - range.base;
     return (*fd < 0) ? HIPCPU_HSA_INVALID_ALLOC : 0;
+}
+
+/* ROCr's runtime.cpp compares the interface of KFD with 1.12 */
+int hsa_system_get_info(int attribute, void *value)
+{
+    HIPCPU_ENTER(hsa_system_get_info);
+    if (attribute != HIPCPU_HSA_DMABUF_SUPPORTED) {
+        return HIPCPU_HSA_INVALID_ARG;
+    }
+
+    *(bool *)value = !hipcpu_rule(HIPCPU_RULE_OLD_DRIVER);
+    return 0;
 }
 
 int hsa_amd_portable_close_dmabuf(int fd)

@@ -56,6 +56,8 @@ static const hipcpu_rule_entry_t hipcpu_rule_table[HIPCPU_NUM_RULES] = {
     /* by name only: true of each release, and costs each piece of work its time */
     [HIPCPU_RULE_LATE_END] = {"late-end", HIPCPU_ANY_RELEASE, 0},
     [HIPCPU_RULE_LATE_MARK] = {"late-mark", 703, HIPCPU_ANY_RELEASE},
+    /* by name only: the kernel decides */
+    [HIPCPU_RULE_OLD_DRIVER] = {"old-driver", HIPCPU_ANY_RELEASE, 0},
     /* by name only: of ROCm 10, and there a race */
     [HIPCPU_RULE_OPEN_OTHER] = {"open-other", HIPCPU_ANY_RELEASE, 0},
     [HIPCPU_RULE_RETAIN_CRASH] = {"retain-crash", 602, 702},

@@ -42,6 +42,7 @@ typedef enum hipcpu_rule {
     HIPCPU_RULE_LATE_END,           /**< Work ends later than its flag is written */
     HIPCPU_RULE_LATE_MARK,          /**< A number behind a copy passes its bytes */
     HIPCPU_RULE_MARK_LOST,          /**< Numbers behind copies are not written */
+    HIPCPU_RULE_OLD_DRIVER,         /**< The driver exports no dma-bufs */
     HIPCPU_RULE_RETAIN_CRASH,       /**< hipMemRetainAllocationHandle() reads NULL */
     HIPCPU_RULE_RETAIN_NO_REFERENCE, /**< Retain takes no reference */
     HIPCPU_RULE_OPEN_OTHER,          /**< A handle opens as other, shorter memory */

@@ -36,6 +36,7 @@ SAME(offsetof(muct_hip_pointer_attribute_t, device),
 SAME(offsetof(muct_hip_pointer_attribute_t, is_managed),
      offsetof(hipPointerAttribute_t, isManaged));
 SAME(sizeof(hipError_t), sizeof(int));
+SAME(MUCT_HSA_DMABUF_SUPPORTED, HSA_AMD_SYSTEM_INFO_DMABUF_SUPPORTED);
 SAME(offsetof(muct_hsa_pointer_info_t, type), offsetof(hsa_amd_pointer_info_t, type));
 SAME(offsetof(muct_hsa_pointer_info_t, length),
      offsetof(hsa_amd_pointer_info_t, sizeInBytes));

@@ -190,6 +190,8 @@ START_TEST(way_to_gpu_memory_follows_device_kernel_and_release)
         {true, false, 60400001, NULL, MUCT_RDMA_GPU_WAY_PEERMEM},
         {false, false, 70200001, NULL, MUCT_RDMA_GPU_WAY_PEERMEM},
         {false, true, 70200001, NULL, MUCT_RDMA_GPU_WAY_PEERMEM},
+        {false, false, 71500001, NULL, MUCT_RDMA_GPU_WAY_PEERMEM},
+        {false, false, 80000001, NULL, MUCT_RDMA_GPU_WAY_DMABUF},
         {false, true, 60400001, NULL, MUCT_RDMA_GPU_WAY_DMABUF},
         {false, true, 60400001, "no P2P", MUCT_RDMA_GPU_WAY_PEERMEM},
     };

@@ -47,6 +47,15 @@ static void *hip_symbol(const char *name)
         ck_assert_int_eq(call_(__VA_ARGS__), 0);                                       \
     } while (0)
 
+static unsigned long num_allocations(void)
+{
+    void *symbol = hip_symbol("hipcpu_calls");
+    unsigned long (*num_calls)(const char *function);
+
+    memcpy(&num_calls, &symbol, sizeof(num_calls));
+    return num_calls("hipMalloc");
+}
+
 static char *reserve(size_t length)
 {
     void *address;
@@ -324,23 +333,53 @@ END_TEST
 static rdma_log_watch_t exports[] = {{UCS_LOG_LEVEL_WARN, "8517", 0},
                                      {UCS_LOG_LEVEL_WARN, "has no key with", 0}};
 
-/* ROCm 7.1 and a NIC that takes GPU memory by dma-buf alone: opening exports nothing,
- * and the first export logs a warning about the consequences. */
+/* A NIC that takes GPU memory by dma-buf alone: opening exports nothing and allocates
+ * nothing on a GPU. With ROCm 7.x the first export logs a warning about what may
+ * follow. */
 START_TEST(nothing_is_exported_before_it_is_needed)
 {
+    static const char *const releases[] = {"6.4", "7.1", "7.15", "8.0"};
+    const unsigned num_warnings = (releases[_i][0] == '7');
     char *address;
 
+    setenv("HIPCPU_VERSION", releases[_i], 1);
     setenv("HIPCPU_FAIL",
            "hsa_amd_portable_export_dmabuf:1:1,hipMemGetHandleForAddressRange:1:1", 1);
     rdma_log_watch(exports, 2);
     ck_assert(mkv_hip_set_device(0));
     open_worker();
     ck_assert_uint_eq(exports[0].num, 0);
+    ck_assert_uint_eq(num_allocations(), 0);
     address = mkv_hip_alloc(CHUNK);
     ck_assert_ptr_nonnull(address);
     ck_assert_int_eq(map_memory(address, CHUNK), UCS_OK);
-    ck_assert_uint_eq(exports[0].num, 1);
+    ck_assert_uint_eq(exports[0].num, num_warnings);
     ck_assert_uint_eq(exports[1].num, 1); /* it was the first export that failed */
+    unmap_memory();
+    rig_ucp_close(context, workers, ep);
+}
+END_TEST
+
+/* The GPU's driver exports no dma-bufs, or the device's takes none: no key is tried,
+ * and UCP copies the memory. */
+START_TEST(gpu_memory_that_no_driver_shares_is_copied)
+{
+    char *address;
+
+    if (_i == 0) {
+        setenv("HIPCPU_RULES", "old-driver", 1);
+    } else {
+        setenv("FAKE_VERBS_CAPS", "dmabuf=0", 1);
+    }
+    rdma_log_watch(exports, 2);
+    ck_assert(mkv_hip_set_device(0));
+    open_worker();
+    address = mkv_hip_alloc(CHUNK);
+    ck_assert_ptr_nonnull(address);
+    ck_assert_int_eq(map_memory(address, CHUNK), UCS_OK);
+    ck_assert_uint_eq(exports[0].num, 0);
+    ck_assert_uint_eq(exports[1].num, 0);
+    put_and_look(address, CHUNK, 3);
     unmap_memory();
     rig_ucp_close(context, workers, ep);
 }
@@ -357,7 +396,8 @@ static Suite *vmm_suite(void)
                         MESSAGE + 1);
     tcase_add_test(tcase, chunk_mapped_anew_in_a_region_is_registered_anew);
     tcase_add_loop_test(tcase, memory_of_two_chunks_can_be_mapped, 0, 2);
-    tcase_add_test(tcase, nothing_is_exported_before_it_is_needed);
+    tcase_add_loop_test(tcase, nothing_is_exported_before_it_is_needed, 0, 4);
+    tcase_add_loop_test(tcase, gpu_memory_that_no_driver_shares_is_copied, 0, 2);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -9,9 +9,10 @@
 #include <string.h>
 
 /* Range of ROCm releases, the second one excluded, in which exporting a dma-buf ends
- * some processes by a signal (rocm-systems #8517, on MI355X). */
+ * some processes by a signal (rocm-systems #8517, on MI355X). The mend is on AMD's
+ * branch develop and in no release 7.x (comment of 2026-08-12). */
 #define MUCT_RDMA_HIP_CRASHES_FROM 70000000
-#define MUCT_RDMA_HIP_CRASHES_TO 70300000
+#define MUCT_RDMA_HIP_CRASHES_TO 80000000
 
 /* dma-bufs can be registered from this kernel on. */
 #define MUCT_RDMA_KERNEL_MAJOR 5u

@@ -100,10 +100,9 @@ static inline ucs_status_t muct_rdma_md_keep_up(muct_rdma_md_t *md,
 }
 
 /**
- * Can the device register GPU memory? Asked by trying, with some memory of the calling
- * thread's GPU; once a kind of device, as long as a memory domain is open. Nothing is
- * exported where the release of ROCm may crash by it: a dma-buf is taken for granted
- * then.
+ * Whether the device registers GPU memory: it takes dma-bufs, or registers some memory
+ * of the calling thread's GPU by its address. The result serves a kind of device as
+ * long as a memory domain is open. Nothing is exported.
  */
 bool muct_rdma_md_try_gpu_direct(muct_rdma_md_t *md);
 

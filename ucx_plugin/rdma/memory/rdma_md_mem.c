@@ -73,10 +73,10 @@ static void muct_rdma_md_warn_crash(muct_rdma_md_t *md)
     if (md->gpu_ways.may_crash && !md->has_logged_crash) {
         md->has_logged_crash = true;
         muct_warn(
-            "%s: GPU memory is exported as a dma-buf, and this release of ROCm "
-            "(7.0 to 7.2) may end the process in a later allocation (rocm-systems "
-            "issue 8517, MI355X): update ROCm, load the GPU driver's peer memory "
-            "module, or set UCX_MORI_RDMA_GPU_DIRECT=n",
+            "%s: GPU memory is exported as a dma-buf, and this release of ROCm (7.x) "
+            "may end the process in a later allocation (rocm-systems issue 8517, "
+            "MI355X): update ROCm, load the GPU driver's peer memory module, or set "
+            "UCX_MORI_RDMA_GPU_DIRECT=n",
             md->device.name);
     }
 }
@@ -199,14 +199,31 @@ ucs_status_t muct_rdma_md_reg(muct_rdma_md_t *md, void *address, size_t length,
     return muct_rdma_md_reg_by(md, ways->list[1], address, length, params, mem_p);
 }
 
-/* Nothing is exported for a trial where that may end the process. */
-static bool muct_rdma_md_avoids_export(const muct_rdma_md_t *md)
+/* Whether the device's driver registers dma-bufs: it then refuses this descriptor with
+ * EBADF, and otherwise the call with another error (as uct_ib_check_dmabuf() of UCX).
+ * A real dma-buf is exported only for memory of the application. */
+static bool muct_rdma_md_takes_dmabufs(const muct_rdma_md_t *md)
 {
-    return md->gpu_ways.may_crash &&
-           muct_rdma_gpu_ways_has(&md->gpu_ways, MUCT_RDMA_GPU_WAY_DMABUF);
+    struct ibv_mr *mr;
+
+    mr = muct_rdma_verbs.reg_dmabuf_mr(
+        md->pd, 0, MUCT_RDMA_TRIED_LENGTH, 0, -1,
+        IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
+    if (mr != NULL) {
+        (void)muct_rdma_verbs.dereg_mr(mr);
+        return true;
+    }
+
+    return errno == EBADF;
 }
 
-static bool muct_rdma_md_try_to_register(muct_rdma_md_t *md, void *address)
+static bool muct_rdma_md_try_dmabuf(const muct_rdma_md_t *md, const muct_gpu_t *gpu)
+{
+    return muct_rdma_gpu_ways_has(&md->gpu_ways, MUCT_RDMA_GPU_WAY_DMABUF) &&
+           muct_gpu_may_export_dmabuf(gpu) && muct_rdma_md_takes_dmabufs(md);
+}
+
+static bool muct_rdma_md_try_address(muct_rdma_md_t *md, void *address)
 {
     muct_rdma_mem_params_t params = {.access = md->access,
                                      .chunk_shift = md->chunk_shift,
@@ -216,44 +233,45 @@ static bool muct_rdma_md_try_to_register(muct_rdma_md_t *md, void *address)
                                      .dmabuf_fd = -1};
     muct_rdma_mem_t *mem;
 
-    ucs_status_t status;
-
-    if (!muct_rdma_md_avoids_export(md)) {
-        status = muct_rdma_md_reg(md, address, MUCT_RDMA_TRIED_LENGTH, &params, &mem);
-    } else if (muct_rdma_gpu_ways_has(&md->gpu_ways, MUCT_RDMA_GPU_WAY_PEERMEM)) {
-        status = muct_rdma_md_reg_by(md, MUCT_RDMA_GPU_WAY_PEERMEM, address,
-                                     MUCT_RDMA_TRIED_LENGTH, &params, &mem);
-    } else {
-        status = UCS_ERR_UNSUPPORTED;
-    }
-
-    if (status != UCS_OK) {
-        return muct_rdma_md_avoids_export(md);
+    if (muct_rdma_md_reg_by(md, MUCT_RDMA_GPU_WAY_PEERMEM, address,
+                            MUCT_RDMA_TRIED_LENGTH, &params, &mem) != UCS_OK) {
+        return false;
     }
 
     muct_rdma_mem_destroy(mem);
     return true;
 }
 
+static bool muct_rdma_md_try_peermem(muct_rdma_md_t *md, const muct_gpu_t *gpu)
+{
+    bool is_direct = false;
+    void *address;
+    int mode;
+
+    if (!muct_rdma_gpu_ways_has(&md->gpu_ways, MUCT_RDMA_GPU_WAY_PEERMEM)) {
+        return false;
+    }
+
+    mode = muct_gpu_relax(gpu);
+    if (muct_gpu_forget(gpu, gpu->mem_alloc(&address, MUCT_RDMA_TRIED_LENGTH)) ==
+        MUCT_HIP_SUCCESS) {
+        is_direct = muct_rdma_md_try_address(md, address);
+        (void)muct_gpu_forget(gpu, gpu->mem_free(address));
+    }
+    muct_gpu_unrelax(gpu, mode);
+    return is_direct;
+}
+
 static bool muct_rdma_md_try_once(muct_rdma_md_t *md)
 {
     const muct_gpu_t *gpu;
-    void *address;
     bool is_direct;
-    int mode;
 
     if (muct_gpu_get(&gpu) != UCS_OK) {
         return false;
     }
 
-    mode = muct_gpu_relax(gpu);
-    is_direct = false;
-    if (muct_gpu_forget(gpu, gpu->mem_alloc(&address, MUCT_RDMA_TRIED_LENGTH)) ==
-        MUCT_HIP_SUCCESS) {
-        is_direct = muct_rdma_md_try_to_register(md, address);
-        (void)muct_gpu_forget(gpu, gpu->mem_free(address));
-    }
-    muct_gpu_unrelax(gpu, mode);
+    is_direct = muct_rdma_md_try_dmabuf(md, gpu) || muct_rdma_md_try_peermem(md, gpu);
     muct_debug("%s %s GPU memory, by %s first: %s", md->device.name,
                is_direct ? "registers" : "does not register",
                (md->gpu_ways.list[0] == MUCT_RDMA_GPU_WAY_DMABUF) ? "dma-buf"
