@@ -9,7 +9,11 @@
 #include "hipcpu_capture.h"
 #include "hipcpu_impl.h"
 
+#include <stdatomic.h>
 #include <string.h>
+
+#define HIPCPU_COPIES_A_LOSS 16
+#define HIPCPU_LOST_BYTES ((size_t)512)
 
 static bool hipcpu_is_device_end(int kind, bool is_dst)
 {
@@ -31,6 +35,21 @@ static char *hipcpu_copy_end(const char *what, int kind, bool is_dst, uintptr_t 
     return hipcpu_resolve(what, -1, addr, size, NULL);
 }
 
+/* Rule stale-staging: how much of a copy to pinned memory never arrives. */
+static size_t hipcpu_copy_lost(uintptr_t dst, size_t size)
+{
+    static atomic_uint num_copies;
+    hipcpu_range_t range;
+
+    if (!hipcpu_rule(HIPCPU_RULE_STALE_STAGING) || !hipcpu_range_find(dst, &range) ||
+        ((range.kind != HIPCPU_PINNED) && (range.kind != HIPCPU_REGISTERED)) ||
+        (++num_copies % HIPCPU_COPIES_A_LOSS != 0)) {
+        return 0;
+    }
+
+    return (size < HIPCPU_LOST_BYTES) ? size : HIPCPU_LOST_BYTES;
+}
+
 static void hipcpu_copy_run(hipcpu_op_t *op)
 {
     size_t size = op->u.copy.size;
@@ -42,7 +61,7 @@ static void hipcpu_copy_run(hipcpu_op_t *op)
         dst = hipcpu_resolve("copy destination", -1, op->u.copy.dst, size, NULL);
         src = hipcpu_resolve("copy source", -1, op->u.copy.src, size, NULL);
         if (!hipcpu_late_take(dst, src, size)) {
-            memmove(dst, src, size);
+            memmove(dst, src, size - hipcpu_copy_lost(op->u.copy.dst, size));
         }
         hipcpu_count(op->u.copy.dst, op->u.copy.src, size);
     }

@@ -62,6 +62,8 @@ static const hipcpu_rule_entry_t hipcpu_rule_table[HIPCPU_NUM_RULES] = {
     [HIPCPU_RULE_OPEN_OTHER] = {"open-other", HIPCPU_ANY_RELEASE, 0},
     [HIPCPU_RULE_RETAIN_CRASH] = {"retain-crash", 602, 702},
     [HIPCPU_RULE_RETAIN_NO_REFERENCE] = {"retain-no-reference", 500, 702},
+    /* by name only: one copy in thousands, and of several processes of a GPU */
+    [HIPCPU_RULE_STALE_STAGING] = {"stale-staging", HIPCPU_ANY_RELEASE, 0},
 };
 
 typedef enum hipcpu_choice { HIPCPU_BY_RELEASE, HIPCPU_ON, HIPCPU_OFF } hipcpu_choice_t;
