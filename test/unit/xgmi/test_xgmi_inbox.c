@@ -317,6 +317,29 @@ START_TEST(the_place_of_a_dead_sender_is_taken_when_it_was_read)
 }
 END_TEST
 
+static unsigned place_beside_the_dead(unsigned num_dead)
+{
+    muct_xgmi_outbox_t *outbox;
+    unsigned place, i;
+
+    for (i = 0; i < num_dead; ++i) {
+        atomic_store(&inbox->box->places[i].owner, dead());
+    }
+    atomic_store(&inbox->box->num_used, num_dead);
+    outbox = open_as(self.owner);
+    place = place_of(outbox);
+    muct_xgmi_outbox_close(outbox);
+    return place;
+}
+
+/* A sender that examined all others each time would make set-up quadratic. */
+START_TEST(senders_are_examined_when_their_number_doubles)
+{
+    ck_assert_uint_eq(place_beside_the_dead(100), 100);
+    ck_assert_uint_eq(place_beside_the_dead(128), 0);
+}
+END_TEST
+
 /* XM-02 */
 START_TEST(places_are_used_again)
 {
@@ -872,6 +895,7 @@ static void add_senders(Suite *suite)
     tcase_add_test(tcase, what_was_sent_before_the_end_is_received);
     tcase_add_test(tcase, a_living_sender_keeps_its_place);
     tcase_add_test(tcase, the_place_of_a_dead_sender_is_taken_when_it_was_read);
+    tcase_add_test(tcase, senders_are_examined_when_their_number_doubles);
     tcase_add_test(tcase, places_are_used_again);
     tcase_add_test(tcase, places_have_an_end);
     tcase_add_test(tcase, places_that_cannot_be_are_not_looked_at);

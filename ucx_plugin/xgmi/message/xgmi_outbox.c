@@ -63,22 +63,25 @@ static ucs_status_t muct_xgmi_outbox_use(muct_xgmi_outbox_t *outbox, int fd,
     return UCS_OK;
 }
 
-static bool muct_xgmi_outbox_may_take(uint64_t owner)
+static bool muct_xgmi_outbox_may_take(uint64_t owner, bool is_examined)
 {
-    return (owner == MUCT_XGMI_BOX_GIVEN_BACK) || muct_xgmi_owner_is_dead(owner);
+    return (owner == 0) || (owner == MUCT_XGMI_BOX_GIVEN_BACK) ||
+           (is_examined && muct_xgmi_owner_is_dead(owner));
 }
 
 /*
  * @return UCS_ERR_BUSY: another sender owns it, or left messages in it.
  */
 static ucs_status_t muct_xgmi_outbox_take(muct_xgmi_outbox_t *outbox, int fd,
-                                          unsigned index, uint64_t self)
+                                          unsigned index, uint64_t self,
+                                          bool is_examined)
 {
     muct_xgmi_box_place_t *place = &outbox->box->places[index];
     uint64_t owner = atomic_load(&place->owner);
     ucs_status_t status;
 
-    if (atomic_load(&place->ring.is_broken) || !muct_xgmi_outbox_may_take(owner) ||
+    if (atomic_load(&place->ring.is_broken) ||
+        !muct_xgmi_outbox_may_take(owner, is_examined) ||
         !atomic_compare_exchange_strong(&place->owner, &owner, self)) {
         return UCS_ERR_BUSY;
     }
@@ -100,29 +103,49 @@ static void muct_xgmi_outbox_show(muct_xgmi_outbox_t *outbox, unsigned index)
     }
 }
 
+/* Take the first one that is free, or of a dead sender if owners are examined. */
+static ucs_status_t muct_xgmi_outbox_search(muct_xgmi_outbox_t *outbox, int fd,
+                                            unsigned first, unsigned end, uint64_t self,
+                                            bool is_examined)
+{
+    ucs_status_t status = UCS_ERR_BUSY;
+
+    for (; (first < end) && (status == UCS_ERR_BUSY); ++first) {
+        status = muct_xgmi_outbox_take(outbox, fd, first, self, is_examined);
+    }
+    return status;
+}
+
+/* It takes system calls to see whether the sender of a place is dead. All senders are
+ * examined when their number would exceed a power of two: that is about one examination
+ * for each new sender, and at most half of the places are dead ones'. */
 static ucs_status_t muct_xgmi_outbox_find_place(muct_xgmi_outbox_t *outbox, int fd,
                                                 uint64_t self,
                                                 muct_xgmi_iface_id_t self_id)
 {
+    const unsigned num_used =
+        ucs_min(atomic_load(&outbox->box->num_used), MUCT_XGMI_BOX_RINGS);
     ucs_status_t status;
-    unsigned i;
 
-    for (i = 0; i < MUCT_XGMI_BOX_RINGS; ++i) {
-        status = muct_xgmi_outbox_take(outbox, fd, i, self);
-        if (status == UCS_ERR_BUSY) {
-            continue;
-        }
-        if (status == UCS_OK) {
-            atomic_store(&outbox->place->bell_slot, self_id.slot);
-            atomic_store(&outbox->place->bell_generation, self_id.generation);
-            muct_xgmi_outbox_show(outbox, i);
-        }
-        return status;
+    status = muct_xgmi_outbox_search(outbox, fd, 0, num_used, self, false);
+    if ((status == UCS_ERR_BUSY) && ((num_used & (num_used - 1)) == 0)) {
+        status = muct_xgmi_outbox_search(outbox, fd, 0, num_used, self, true);
     }
-
-    muct_error("process 0x%" PRIx64 " has %d senders of messages already",
-               outbox->box->owner, MUCT_XGMI_BOX_RINGS);
-    return UCS_ERR_EXCEEDS_LIMIT;
+    if (status == UCS_ERR_BUSY) {
+        status = muct_xgmi_outbox_search(outbox, fd, num_used, MUCT_XGMI_BOX_RINGS,
+                                         self, false);
+    }
+    if (status == UCS_ERR_BUSY) {
+        muct_error("process 0x%" PRIx64 " has %d senders of messages already",
+                   outbox->box->owner, MUCT_XGMI_BOX_RINGS);
+        return UCS_ERR_EXCEEDS_LIMIT;
+    }
+    if (status == UCS_OK) {
+        atomic_store(&outbox->place->bell_slot, self_id.slot);
+        atomic_store(&outbox->place->bell_generation, self_id.generation);
+        muct_xgmi_outbox_show(outbox, outbox->index);
+    }
+    return status;
 }
 
 
