@@ -7,6 +7,7 @@ xgmi_unit_programs = \
 	test/unit/xgmi/test_xgmi_code \
 	test/unit/xgmi/test_xgmi_ep \
 	test/unit/xgmi/test_xgmi_export \
+	test/unit/xgmi/test_xgmi_fuzz \
 	test/unit/xgmi/test_xgmi_gather \
 	test/unit/xgmi/test_xgmi_inbox \
 	test/unit/xgmi/test_xgmi_inval \
@@ -69,6 +70,16 @@ test_unit_xgmi_test_xgmi_ep_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 test_unit_xgmi_test_xgmi_ep_LDADD = \
 	test/support/libfakehip.la test/support/libctside.la test/support/libmkvtest.la $(CHECK_LIBS) \
 	$(UCX_LIBS) -luct -lucs -ldl -lm
+
+test_unit_xgmi_test_xgmi_fuzz_SOURCES = \
+	test/unit/xgmi/test_xgmi_fuzz.c test/unit/xgmi/ends_here.h test/unit/xgmi/xgmi_inside.h test/unit/xgmi/xgmi_inside.c \
+	test/unit/xgmi/xgmi_sides.h test/unit/xgmi/xgmi_sides.c
+test_unit_xgmi_test_xgmi_fuzz_CPPFLAGS = $(AM_CPPFLAGS) $(hipcpu_path_cppflags)
+test_unit_xgmi_test_xgmi_fuzz_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+test_unit_xgmi_test_xgmi_fuzz_LDFLAGS = $(muct_ldflags)
+test_unit_xgmi_test_xgmi_fuzz_LDADD = \
+	test/support/libfakehip.la test/support/libctside.la test/support/libmkvtest.la libmuct.la \
+	$(CHECK_LIBS) $(UCX_LIBS) -luct -lucs -ldl -lm
 
 test_unit_xgmi_test_xgmi_gather_SOURCES = test/unit/xgmi/test_xgmi_gather.c
 test_unit_xgmi_test_xgmi_gather_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)

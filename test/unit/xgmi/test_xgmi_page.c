@@ -223,6 +223,7 @@ START_TEST(slot_under_which_others_copy_is_not_taken_again)
     /* all others are taken: is one of the owners dead? */
     ck_assert_int_eq(muct_xgmi_slot_alloc(&other, &generation), UCS_OK);
     ck_assert_uint_eq(other, slot);
+    atomic_store(&page->num_slots, UINT32_MAX); /* by another process */
     ck_assert_int_eq(muct_xgmi_slot_alloc(&other, &generation), UCS_ERR_EXCEEDS_LIMIT);
     munmap(page, sizeof(*page));
     close(fd);

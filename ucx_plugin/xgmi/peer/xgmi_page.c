@@ -283,11 +283,11 @@ uint64_t muct_xgmi_page_file_limit(void)
 
 bool muct_xgmi_page_add_slots(int fd, muct_xgmi_page_t *page)
 {
-    const uint32_t num_slots = atomic_load(&page->num_slots);
+    const uint32_t num_slots = muct_xgmi_page_num_slots(page);
     const off_t offset = (off_t)(offsetof(muct_xgmi_page_t, slots) +
                                  (num_slots * sizeof(page->slots[0])));
 
-    if ((num_slots == MUCT_XGMI_MAX_SLOTS) ||
+    if ((num_slots > MUCT_XGMI_MAX_SLOTS - MUCT_XGMI_PAGE_SLOTS) ||
         !muct_shm_reserve(fd, offset,
                           (off_t)(MUCT_XGMI_PAGE_SLOTS * sizeof(page->slots[0])))) {
         return false;

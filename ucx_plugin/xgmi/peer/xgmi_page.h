@@ -43,6 +43,15 @@ typedef struct muct_xgmi_page {
 } muct_xgmi_page_t;
 
 
+/** Slots that have memory, bounded: other processes can write to the page. */
+static inline uint32_t muct_xgmi_page_num_slots(const muct_xgmi_page_t *page)
+{
+    const uint32_t num_slots = atomic_load(&page->num_slots);
+
+    return (num_slots < MUCT_XGMI_MAX_SLOTS) ? num_slots : MUCT_XGMI_MAX_SLOTS;
+}
+
+
 /** Slots for which memory is reserved at a time */
 #define MUCT_XGMI_PAGE_SLOTS 4096
 

@@ -203,7 +203,7 @@ static bool muct_xgmi_slot_take(uint32_t *slot_p, uint32_t *generation_p)
     bool is_taken = false;
 
     pthread_mutex_lock(&muct_xgmi_peer_lock);
-    num_slots = atomic_load(&muct_xgmi_process.page->num_slots);
+    num_slots = muct_xgmi_page_num_slots(muct_xgmi_process.page);
     for (i = 0; (i < num_slots) && !is_taken; ++i) {
         /* Round robin: a slot rests as long as possible before it is used again. */
         index = (muct_xgmi_process.next_slot + i) % num_slots;
@@ -230,7 +230,7 @@ static bool muct_xgmi_slot_grow(uint32_t num_slots)
     bool has_grown;
 
     pthread_mutex_lock(&muct_xgmi_peer_lock);
-    has_grown = (atomic_load(&page->num_slots) > num_slots) ||
+    has_grown = (muct_xgmi_page_num_slots(page) > num_slots) ||
                 muct_xgmi_page_add_slots(muct_xgmi_process.fd, page);
     pthread_mutex_unlock(&muct_xgmi_peer_lock);
     return has_grown;
@@ -241,7 +241,7 @@ ucs_status_t muct_xgmi_slot_alloc(uint32_t *slot_p, uint32_t *generation_p)
     uint32_t index, num_slots;
 
     do {
-        num_slots = atomic_load(&muct_xgmi_process.page->num_slots);
+        num_slots = muct_xgmi_page_num_slots(muct_xgmi_process.page);
         if (muct_xgmi_slot_take(slot_p, generation_p)) {
             return UCS_OK;
         }
@@ -620,18 +620,11 @@ uint64_t muct_xgmi_peer_owner(const muct_xgmi_peer_t *peer)
 
 /* ---- use of slots ---- */
 
-static uint32_t muct_xgmi_peer_num_slots(const muct_xgmi_peer_t *peer)
-{
-    const uint32_t num_slots = atomic_load(&peer->page->num_slots);
-
-    return (num_slots < MUCT_XGMI_MAX_SLOTS) ? num_slots : MUCT_XGMI_MAX_SLOTS;
-}
-
 /* Finds this process a place among the owner's users; dead ones lose theirs. */
 static unsigned muct_xgmi_peer_find_place(muct_xgmi_peer_t *peer)
 {
     muct_xgmi_page_t *page = peer->page;
-    const uint32_t num_slots = muct_xgmi_peer_num_slots(peer);
+    const uint32_t num_slots = muct_xgmi_page_num_slots(peer->page);
     uint64_t expected;
     unsigned i, slot;
     int pass;
@@ -702,7 +695,8 @@ bool muct_xgmi_peer_enter(muct_xgmi_peer_t *peer, uint32_t index, uint32_t gener
 {
     muct_xgmi_slot_t *slot;
 
-    if ((index >= muct_xgmi_peer_num_slots(peer)) || !muct_xgmi_peer_claim(peer)) {
+    if ((index >= muct_xgmi_page_num_slots(peer->page)) ||
+        !muct_xgmi_peer_claim(peer)) {
         return false;
     }
 
