@@ -57,6 +57,7 @@ UCX_MORI_XGMI_MESSAGES=n prove lane 2 '^NOT SAFE  *xGMI messages: .*expected mes
 HIPCPU_RULES=wrong-byte prove byte 2 '^NOT SAFE  *xGMI lists: .*wrong byte' -- --path 'xGMI lists'
 # processes of one GPU read stale staging buffers, in a stage of its own
 HIPCPU_RULES=stale-staging prove stale 2 '^NOT SAFE  *host memory' '^  BROKEN  *copies of several processes on a GPU read stale bytes.*wrong byte' -- --path 'host memory' --path risks
+FAKE_VERBS_MODE=wrong-byte prove nic-byte 2 '^NOT SAFE  *NIC, host memory: .*wrong byte' '^NOT SAFE  *NIC, GPU memory: .*wrong byte' -- --path 'NIC, host' --path 'NIC, GPU'
 # there is no GPU memory
 HIPCPU_FAIL=hipMalloc:0:2 prove memory 2 '^NOT SAFE  *xGMI put: .*hipMalloc' -- --path 'xGMI put'
 # ports that do not reach each other

@@ -33,14 +33,18 @@
  *                        limited (partitions of limited members before the full one).
  *   FAKE_VERBS_WIRE      File shared by the processes of one wire; made when missing.
  *   FAKE_VERBS_MODE      "null": every work request completes at once and moves
- * nothing; for counting instructions. "late": data of reads lands as late as the rules
- * of verbs allow, so that a missing fence shows. FAKE_VERBS_PEERMEM   "n": ibv_reg_mr()
- * refuses GPU memory of libhipcpu, as without a peer memory driver; ibv_reg_dmabuf_mr()
- * is then the only way. FAKE_VERBS_FORK      "old": children get registered memory
- * until ibv_fork_init(), as on kernels before 5.12. FAKE_VERBS_FAULTS    Faults armed
- * from the start, separated by commas. "call:NAME:N:ERRNO": the N-th call of NAME
- * fails. "wr:N:STATUS": the N-th work request of the process ends with this number of
- * enum ibv_wc_status.
+ *                        nothing; for counting instructions. "late": data of reads
+ *                        lands as late as the rules of verbs allow, so that a missing
+ *                        fence shows. "wrong-byte": one byte of each write of 4 KiB or
+ *                        more is changed.
+ *   FAKE_VERBS_PEERMEM   "n": ibv_reg_mr() refuses GPU memory of libhipcpu, as without
+ *                        a peer memory driver; only ibv_reg_dmabuf_mr() takes it.
+ *   FAKE_VERBS_FORK      "old": children get registered memory until
+ *                        ibv_fork_init(), as on kernels before 5.12.
+ *   FAKE_VERBS_FAULTS    Faults armed from the start, separated by commas.
+ *                        "call:NAME:N:ERRNO": the N-th call of NAME fails.
+ *                        "wr:N:STATUS": the N-th work request of the process ends with
+ *                        this number of enum ibv_wc_status.
  *
  * All functions may be called from any thread at any time.
  */

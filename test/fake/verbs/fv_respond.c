@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define FV_WRONG_FROM 4096
+
 /*
  * Execution of a work request at the peer: its path, queue pair, keys and receives. A
  * request is executed as a whole or not at all. A write whose immediate finds no
@@ -224,10 +226,28 @@ static int fv_do_send(fv_qp_t *qp, fv_wire_qp_t *peer, const fv_send_t *send,
     return IBV_WC_SUCCESS;
 }
 
+/* Data of a write with one byte changed. */
+static void fv_spoil(const fv_send_t *send, const struct ibv_sge *local, unsigned count,
+                     struct ibv_sge *spoiled)
+{
+    char *data = malloc(send->length);
+
+    if (data == NULL) {
+        fv_abort("no memory for a write of %u bytes", send->length);
+    }
+    (void)fv_memory_write(fv.pid, (uintptr_t)data, local, count);
+    data[send->length / 2] ^= 1;
+    spoiled->addr = (uintptr_t)data;
+    spoiled->length = send->length;
+}
+
 static int fv_do_write(fv_qp_t *qp, fv_wire_qp_t *peer, const fv_send_t *send,
                        const struct ibv_sge *local, unsigned count)
 {
+    const bool is_spoiled = fv.wrong_mode && (send->length >= FV_WRONG_FROM);
+    struct ibv_sge spoiled;
     const fv_wire_mr_t *mr;
+    int ret = 0;
 
     if (!(peer->access & IBV_ACCESS_REMOTE_WRITE)) {
         return fv_reject(peer, IBV_WC_REM_INV_REQ_ERR);
@@ -235,7 +255,18 @@ static int fv_do_write(fv_qp_t *qp, fv_wire_qp_t *peer, const fv_send_t *send,
     if (!fv_remote_ok(peer, send, send->length, IBV_ACCESS_REMOTE_WRITE, &mr)) {
         return fv_reject(peer, IBV_WC_REM_ACCESS_ERR);
     }
-    if ((mr != NULL) && (fv_gpu_write(qp, mr, send, local, count) != 0)) {
+    if (is_spoiled) {
+        fv_spoil(send, local, count, &spoiled);
+        local = &spoiled;
+        count = 1;
+    }
+    if (mr != NULL) {
+        ret = fv_gpu_write(qp, mr, send, local, count);
+    }
+    if (is_spoiled) {
+        free((void *)(uintptr_t)spoiled.addr);
+    }
+    if (ret != 0) {
         return FV_STALL_SILENT;
     }
 
