@@ -14,7 +14,7 @@ floors_of() { # PART
             xgmi/peer xgmi/memory xgmi/copy xgmi/message xgmi \
             rdma/device rdma/queue rdma/memory rdma/ep rdma/op rdma/recovery rdma .
         ;;
-    perf) echo workload kv_perf gpu bench . ;;
+    perf) echo workload kv_perf gpu risks bench . ;;
     esac
 }
 

@@ -3,6 +3,7 @@ include perf/workload/local.mk
 include perf/kv_perf/local.mk
 include perf/bench/local.mk
 include perf/gpu/local.mk
+include perf/risks/local.mk
 
 EXTRA_DIST += perf/README.md \
 	perf/nixl/nixl_lists.py \

@@ -50,11 +50,11 @@ muct_core_ldflags = $(AM_LDFLAGS) -module -avoid-version -shared $(MKV_NO_UNDEFI
 	-Wl,-z,nodelete -Wl,--version-script=$(srcdir)/ucx_plugin/muct_core.map
 muct_core_libs = libmuct_code.la -lpthread -ldl -lm
 
-# libmuct is the core of the UCX that all else is built against, for the unit tests, which
-# link it with UCX as any library is: with muct_ldflags, as a linker that takes what is needed
+# libmuct is the core of the UCX that all else is built against, for gpu_risks and the unit tests,
+# which link it with UCX as any library is: with muct_ldflags, as a linker that takes what is needed
 # alone would leave UCX out, to which all references are weak.
 muct_ldflags = $(AM_LDFLAGS) -Wl,--no-as-needed
-check_LTLIBRARIES += libmuct.la
+noinst_LTLIBRARIES += libmuct.la
 libmuct_la_SOURCES =
 libmuct_la_LIBADD = libmuct_code.la -L$(UCX_LIBDIR) -luct -lucs -lpthread
 EXTRA_LTLIBRARIES += libmuct-1.22.la libmuct-1.23.la

@@ -10,21 +10,3 @@ EXTRA_DIST += test/gpu/hipshim.map
 EXTRA_DIST += test/gpu/pack.sh test/gpu/pack_root.sh test/gpu/run test/gpu/run_gpu.sh \
 	test/gpu/stages.sh
 EXTRA_DIST += test/gpu/README.md
-
-# Known behaviour of AMD's runtimes, checked for contrib/prove-amd
-check_PROGRAMS += test/gpu/gpu_risks
-test_gpu_gpu_risks_SOURCES = test/gpu/gpu_risks.c test/gpu/gpu_risks.h \
-	test/gpu/gpu_risks_chunks.c test/gpu/gpu_risks_peers.c test/gpu/gpu_risks_watch.c test/gpu/risks_kernel.h
-test_gpu_gpu_risks_CPPFLAGS = $(AM_CPPFLAGS) -D_GNU_SOURCE \
-	-DRISKS_KERNEL_FILE='"$(abs_builddir)/test/gpu/risks_kernel.bundle"'
-test_gpu_gpu_risks_CFLAGS = $(AM_CFLAGS) -pthread
-test_gpu_gpu_risks_LDFLAGS = $(muct_ldflags)
-test_gpu_gpu_risks_LDADD = libmuct.la -ldl -lpthread
-EXTRA_DIST += test/gpu/risks_kernel.hip
-if HAVE_HIPCC
-check_DATA = test/gpu/risks_kernel.bundle
-CLEANFILES += test/gpu/risks_kernel.bundle
-test/gpu/risks_kernel.bundle: test/gpu/risks_kernel.hip test/gpu/risks_kernel.h
-	$(AM_V_at)$(MKDIR_P) test/gpu
-	$(AM_V_GEN)HIPCC='$(HIPCC)' $(srcdir)/contrib/compile_kernel $(srcdir)/test/gpu/risks_kernel.hip $@
-endif

@@ -35,7 +35,7 @@ risks_raw() { # ROUNDS LISTS
     [ -z "${HSA_ENABLE_IPC_MODE_LEGACY:-}" ] || modes=none # the caller's own
     for legacy in $modes; do
         legacy=${legacy#none}
-        inside env ${legacy:+HSA_ENABLE_IPC_MODE_LEGACY=$legacy} test/gpu/gpu_risks "$1" "$lists" || status=$?
+        inside env ${legacy:+HSA_ENABLE_IPC_MODE_LEGACY=$legacy} perf/risks/gpu_risks "$1" "$lists" || status=$?
         lists=1 # what a consumer sees is the same with any handle
     done
     return $status

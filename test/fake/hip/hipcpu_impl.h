@@ -16,7 +16,7 @@
 #include "hipcpu.h"
 #include "hipcpu_abi.h"
 
-#include "test/gpu/risks_kernel.h"
+#include "perf/risks/risks_kernel.h"
 #include "xgmi/copy/xgmi_kernel.h"
 
 #include <pthread.h>

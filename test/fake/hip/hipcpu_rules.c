@@ -29,6 +29,7 @@ static const hipcpu_rule_entry_t hipcpu_rule_table[HIPCPU_NUM_RULES] = {
     [HIPCPU_RULE_CLOSE_LOCKS] = {"close-locks", HIPCPU_ANY_RELEASE, 0},
     [HIPCPU_RULE_MARK_LOST] = {"mark-lost", HIPCPU_ANY_RELEASE, 0},
     [HIPCPU_RULE_REFUSAL_STICKS] = {"refusal-sticks", HIPCPU_ANY_RELEASE, 0},
+    [HIPCPU_RULE_LATE_EVENT] = {"late-event", HIPCPU_ANY_RELEASE, 0},
     [HIPCPU_RULE_CAPTURE_MARK] = {"capture-mark", HIPCPU_ANY_RELEASE, 0},
     [HIPCPU_RULE_COMMANDS_LEAK] = {"commands-leak", HIPCPU_ANY_RELEASE, 0},
     [HIPCPU_RULE_WRONG_BYTE] = {"wrong-byte", HIPCPU_ANY_RELEASE, 0},

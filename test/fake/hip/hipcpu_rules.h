@@ -40,6 +40,7 @@ typedef enum hipcpu_rule {
     HIPCPU_RULE_IPC_SERVER,         /**< Opening queries the exporter's process */
     HIPCPU_RULE_LATE_CACHES,        /**< A flag from inside a kernel passes its bytes */
     HIPCPU_RULE_LATE_END,           /**< Work ends later than its flag is written */
+    HIPCPU_RULE_LATE_EVENT,         /**< With late-mark: an event releases nothing */
     HIPCPU_RULE_LATE_MARK,          /**< A number behind a copy passes its bytes */
     HIPCPU_RULE_MARK_LOST,          /**< Numbers behind copies are not written */
     HIPCPU_RULE_OLD_DRIVER,         /**< The driver exports no dma-bufs */

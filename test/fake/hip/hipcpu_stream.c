@@ -358,7 +358,9 @@ void hipcpu_event_run(hipcpu_op_t *op)
 {
     struct timespec now;
 
-    hipcpu_late_land();
+    if (!hipcpu_rule(HIPCPU_RULE_LATE_EVENT)) {
+        hipcpu_late_land();
+    }
     clock_gettime(CLOCK_MONOTONIC, &now);
     op->u.event->time_ms = ((double)now.tv_sec * 1e3) + ((double)now.tv_nsec / 1e6);
     hipcpu_event_put(op->u.event);

@@ -3,7 +3,7 @@
 #ifndef HIPCPU_WATCH_H
 #define HIPCPU_WATCH_H
 
-/** @file The kernel of test/gpu/risks_kernel.hip on the CPU. */
+/** @file The kernel of perf/risks/risks_kernel.hip on the CPU. */
 
 #include "hipcpu_impl.h"
 

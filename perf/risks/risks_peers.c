@@ -4,7 +4,7 @@
 
 #include "config.h"
 
-#include "test/gpu/gpu_risks.h"
+#include "perf/risks/risks_peers.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -27,14 +27,14 @@
 /* While a thread closes what there was: does a call wait until the stream is over? */
 static bool is_held_up(void *stream)
 {
-    double start = now_ms(), before;
+    double start = risks_now_ms(), before;
     bool is_busy;
 
     do {
-        before = now_ms();
+        before = risks_now_ms();
         is_busy = (gpu->stream_query(stream) == MUCT_HIP_NOT_READY);
     } while (is_busy && (before - start < RISKS_CLOSING_MS));
-    return !is_busy && (now_ms() - before > RISKS_HELD_UP_MS);
+    return !is_busy && (risks_now_ms() - before > RISKS_HELD_UP_MS);
 }
 
 static int exporter_move(risks_where_t where)
@@ -53,7 +53,7 @@ static int exporter_move(risks_where_t where)
     }
     if (where == RISKS_OTHER_PIDS) { /* children alone are in the new one */
         pid = fork();
-        need(pid >= 0, "fork");
+        risks_need(pid >= 0, "fork");
         if (pid > 0) {
             (void)waitpid(pid, &status, 0);
             _exit(status != 0);
@@ -66,12 +66,13 @@ static int exporter_move(risks_where_t where)
 static void exporter_export(risks_memory_t *memory, void **allocated)
 {
     if (*allocated != NULL) {
-        need(gpu->mem_free(*allocated) == 0, "hipFree");
+        risks_need(gpu->mem_free(*allocated) == 0, "hipFree");
     }
-    need(gpu->mem_alloc(allocated, RISKS_LENGTH) == 0, "hipMalloc");
+    risks_need(gpu->mem_alloc(allocated, RISKS_LENGTH) == 0, "hipMalloc");
     memset(&memory->export, 0, sizeof(memory->export));
-    need(muct_xgmi_export_get(gpu, (uintptr_t)*allocated, &memory->export) == UCS_OK,
-         "export");
+    risks_need(muct_xgmi_export_get(gpu, (uintptr_t)*allocated, &memory->export) ==
+                   UCS_OK,
+               "export");
 }
 
 static void exporter_main(risks_where_t where, const char *dir, int commands,
@@ -85,28 +86,30 @@ static void exporter_main(risks_where_t where, const char *dir, int commands,
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     memory.error = exporter_move(where);
     if (memory.error == 0) {
-        need(muct_gpu_get(&gpu) == UCS_OK, "the other process' runtime");
-        need(muct_xgmi_self_open(dir, &its_self) == UCS_OK, "its control page");
-        need(muct_xgmi_slot_alloc(&memory.slot, &memory.generation) == UCS_OK, "slot");
+        risks_need(muct_gpu_get(&gpu) == UCS_OK, "the other process' runtime");
+        risks_need(muct_xgmi_self_open(dir, &its_self) == UCS_OK, "its control page");
+        risks_need(muct_xgmi_slot_alloc(&memory.slot, &memory.generation) == UCS_OK,
+                   "slot");
         memory.owner = its_self.owner;
     }
     while (read(commands, &command, 1) == 1) {
         if (memory.error == 0) {
             exporter_export(&memory, &allocated);
         }
-        need(write(answers, &memory, sizeof(memory)) == (ssize_t)sizeof(memory),
-             "write");
+        risks_need(write(answers, &memory, sizeof(memory)) == (ssize_t)sizeof(memory),
+                   "write");
     }
     _exit(0);
 }
 
-void exporter_start(risks_exporter_t *exporter, risks_where_t where, const char *dir)
+void risks_exporter_start(risks_exporter_t *exporter, risks_where_t where,
+                          const char *dir)
 {
     int commands[2], answers[2];
 
-    need((pipe(commands) == 0) && (pipe(answers) == 0), "pipe");
+    risks_need((pipe(commands) == 0) && (pipe(answers) == 0), "pipe");
     exporter->pid = fork();
-    need(exporter->pid >= 0, "fork");
+    risks_need(exporter->pid >= 0, "fork");
     if (exporter->pid == 0) {
         close(commands[1]);
         exporter_main(where, dir, commands[0], answers[1]);
@@ -117,11 +120,12 @@ void exporter_start(risks_exporter_t *exporter, risks_where_t where, const char 
     exporter->answers = answers[0];
 }
 
-void exporter_alloc(const risks_exporter_t *exporter, risks_memory_t *memory)
+void risks_exporter_alloc(const risks_exporter_t *exporter, risks_memory_t *memory)
 {
-    need(write(exporter->commands, "a", 1) == 1, "write");
-    need(read(exporter->answers, memory, sizeof(*memory)) == (ssize_t)sizeof(*memory),
-         "the other process");
+    risks_need(write(exporter->commands, "a", 1) == 1, "write");
+    risks_need(read(exporter->answers, memory, sizeof(*memory)) ==
+                   (ssize_t)sizeof(*memory),
+               "the other process");
 }
 
 static void risk_namespace(const char *risk, const char *what,
@@ -133,27 +137,28 @@ static void risk_namespace(const char *risk, const char *what,
     void *mapped;
     int ret;
 
-    exporter_alloc(exporter, &memory);
+    risks_exporter_alloc(exporter, &memory);
     if (memory.error != 0) {
-        tell(risk, "not looked at", "unshare(2) of %s: %s", what,
-             strerror(memory.error));
+        risks_report(risk, "not looked at", "unshare(2) of %s: %s", what,
+                     strerror(memory.error));
         return;
     }
 
     memcpy(&handle, memory.export.handle, sizeof(handle));
-    start = now_ms();
+    start = risks_now_ms();
     ret = gpu->ipc_open_mem_handle(&mapped, handle, gpu->ipc_flags);
     if (ret == 0) {
-        tell(risk, "not seen", "memory from another %s opened after %.1f ms", what,
-             now_ms() - start);
-        need(muct_gpu_ipc_close(gpu, mapped) == 0, "closing IPC memory");
+        risks_report(risk, "not seen", "memory from another %s opened after %.1f ms",
+                     what, risks_now_ms() - start);
+        risks_need(muct_gpu_ipc_close(gpu, mapped) == 0, "closing IPC memory");
         return;
     }
-    tell(risk, "seen",
-         "hipIpcOpenMemHandle() = %s after %.1f ms for memory from another %s: run "
-         "containers with %s",
-         muct_gpu_error_name(gpu, ret), now_ms() - start, what,
-         (strcmp(risk, "network") == 0) ? "--network=host" : "--pid=host");
+    risks_report(
+        risk, "seen",
+        "hipIpcOpenMemHandle() = %s after %.1f ms for memory from another %s: run "
+        "containers with %s",
+        muct_gpu_error_name(gpu, ret), risks_now_ms() - start, what,
+        (strcmp(risk, "network") == 0) ? "--network=host" : "--pid=host");
 }
 
 void risk_namespaces(const risks_exporter_t *network, const risks_exporter_t *pids)
@@ -173,7 +178,7 @@ void risk_dead_peer(const risks_exporter_t *exporter)
     double start, took;
     void *stream;
 
-    exporter_alloc(exporter, &memory);
+    risks_exporter_alloc(exporter, &memory);
     key.owner = memory.owner;
     key.address = key.base = memory.export.base;
     key.length = key.alloc_length = memory.export.length;
@@ -181,27 +186,28 @@ void risk_dead_peer(const risks_exporter_t *exporter)
     key.slot = memory.slot;
     key.generation = memory.generation;
     memcpy(key.handle, memory.export.handle, sizeof(key.handle));
-    need(muct_xgmi_peer_get(memory.owner, &peer) == UCS_OK, "the other process' page");
+    risks_need(muct_xgmi_peer_get(memory.owner, &peer) == UCS_OK,
+               "the other process' page");
     if (muct_xgmi_map_get(map, peer, &key, 0, &region) != UCS_OK) {
-        tell("dead-peer", "not looked at", "its memory cannot be mapped");
+        risks_report("dead-peer", "not looked at", "its memory cannot be mapped");
         muct_xgmi_peer_put(peer);
         return;
     }
 
-    stream = busy_start();
-    need(kill(exporter->pid, SIGKILL) == 0, "kill");
-    need(waitpid(exporter->pid, NULL, 0) == exporter->pid, "waitpid");
+    stream = risks_busy_start();
+    risks_need(kill(exporter->pid, SIGKILL) == 0, "kill");
+    risks_need(waitpid(exporter->pid, NULL, 0) == exporter->pid, "waitpid");
     was_busy = (gpu->stream_query(stream) == MUCT_HIP_NOT_READY);
-    start = now_ms();
+    start = risks_now_ms();
     muct_xgmi_map_put(map, region);
     muct_xgmi_map_drop_peer(map, memory.owner);
-    took = now_ms() - start;
+    took = risks_now_ms() - start;
     is_busy = (gpu->stream_query(stream) == MUCT_HIP_NOT_READY);
     is_bad =
         muct_xgmi_peer_is_alive(peer) || (was_busy && !is_busy) || is_held_up(stream);
-    tell("dead-peer", is_bad ? "BROKEN" : "not seen",
-         "forgetting a killed peer took %.1f ms beside a busy stream%s", took,
-         was_busy ? "" : " that was over too soon");
+    risks_report("dead-peer", is_bad ? "BROKEN" : "not seen",
+                 "forgetting a killed peer took %.1f ms beside a busy stream%s", took,
+                 was_busy ? "" : " that was over too soon");
     muct_xgmi_peer_put(peer);
-    busy_end(stream);
+    risks_busy_end(stream);
 }

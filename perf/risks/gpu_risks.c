@@ -2,12 +2,12 @@
 
 /*
  * Which of the things that AMD's runtimes are known to do to programs
- * (docs/dev/hipcpu.md) does the runtime here, and does mori_xgmi stand them? For
- * contrib/prove-amd.
+ * (docs/dev/hipcpu.md) does the runtime here, and does mori_xgmi stand them?
+ * mori_prove runs it.
  *
- *   gpu_risks [ROUNDS [LISTS]]     launches and allocations to try, 1000 by default,
- * and lists of 32 MiB under a consumer's eyes, as many. RISKS="handles last-error ..."
- * in the environment takes these risks alone.
+ *   gpu_risks [ROUNDS [LISTS]]     launches, allocations and small copies to try, 1000
+ * by default, and lists of 32 MiB under a consumer's eyes, as many. RISKS="handles
+ * last-error ..." in the environment takes these risks alone.
  *
  * A line per risk: "not seen", or "seen" and what was seen: that is the runtime's.
  * "BROKEN" is ours, and the exit status is 1 then.
@@ -16,7 +16,9 @@
 #include "config.h"
 
 #include "base/muct_topo.h"
-#include "test/gpu/gpu_risks.h"
+#include "perf/risks/risks_chunks.h"
+#include "perf/risks/risks_peers.h"
+#include "perf/risks/risks_watch.h"
 
 #include <dirent.h>
 #include <dlfcn.h>
@@ -31,7 +33,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#define RISKS_BUSY_COPIES 64
 #define RISKS_MAX_KB 32768
 #define RISKS_NOISE_KB 1024
 #define RISKS_LIMIT_MS 60e3
@@ -51,65 +52,14 @@ typedef struct risks_capture {
     int result;
 } risks_capture_t;
 
-const muct_gpu_t *gpu;
-muct_xgmi_map_t *map;
-muct_xgmi_wake_t *wake;
-muct_xgmi_self_t self;
 static risks_hip_t hip;
 static muct_xgmi_queue_t *queue;
 static muct_xgmi_queue_config_t config;
 static muct_xgmi_rkey_t rkey;
-static char *local, *remote;
-static unsigned num_done, num_failed, num_broken;
+static unsigned num_done, num_failed;
 static bool is_without_markers;
 static char folder[] = "/dev/shm/gpu_risks.XXXXXX";
 
-
-void tell(const char *risk, const char *how, const char *format, ...)
-{
-    va_list args;
-
-    printf("risk %-16s %s", risk, how);
-    if (*format != '\0') {
-        printf(": ");
-        va_start(args, format);
-        vprintf(format, args);
-        va_end(args);
-    }
-    printf("\n");
-    fflush(stdout);
-    num_broken += (strcmp(how, "BROKEN") == 0);
-}
-
-void need(int is_good, const char *what)
-{
-    if (!is_good) {
-        fprintf(stderr, "gpu_risks: %s failed\n", what);
-        exit(EXIT_FAILURE);
-    }
-}
-
-double now_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return ((double)now.tv_sec * 1e3) + ((double)now.tv_nsec / 1e6);
-}
-
-void *find_symbol(const char *name)
-{
-    static const char *const files[] = {"libamdhip64.so.7", "libamdhip64.so.6",
-                                        "libamdhip64.so.5"};
-    void *lib = NULL;
-    size_t i;
-
-    for (i = 0; (i < 3) && (lib == NULL); ++i) {
-        lib = dlopen(files[i], RTLD_NOW | RTLD_NOLOAD);
-    }
-    need(lib != NULL, "finding the runtime that is in use");
-    return dlsym(lib, name);
-}
 
 static void bind_hip(void)
 {
@@ -119,8 +69,8 @@ static void bind_hip(void)
     size_t i;
 
     for (i = 0; i < 4; ++i) {
-        symbols[i] = find_symbol(names[i]);
-        need(symbols[i] != NULL, names[i]);
+        symbols[i] = risks_find_symbol(names[i]);
+        risks_need(symbols[i] != NULL, names[i]);
     }
     memcpy(&hip, symbols, sizeof(hip));
 }
@@ -134,65 +84,46 @@ static void risk_handles(const muct_xgmi_export_t *first,
     int is_same = !memcmp(first->handle, next->handle, sizeof(first->handle));
 
     if (is_same && (first->buffer_id == next->buffer_id)) {
-        tell("handles", "BROKEN", "freed and new memory at 0x%lx look the same",
-             (unsigned long)next->base);
+        risks_report("handles", "BROKEN", "freed and new memory at 0x%lx look the same",
+                     (unsigned long)next->base);
     } else {
-        tell("handles", is_same ? "seen" : "not seen",
-             is_same ? "freed and new memory have the same IPC handle; told apart by "
-                       "buffer ids %lu and %lu"
-                     : "buffer ids %lu and %lu",
-             (unsigned long)first->buffer_id, (unsigned long)next->buffer_id);
+        risks_report(
+            "handles", is_same ? "seen" : "not seen",
+            is_same ? "freed and new memory have the same IPC handle; told apart by "
+                      "buffer ids %lu and %lu"
+                    : "buffer ids %lu and %lu",
+            (unsigned long)first->buffer_id, (unsigned long)next->buffer_id);
     }
-}
-
-/* Work that lasts a while, on a stream of its own. */
-void *busy_start(void)
-{
-    void *stream;
-    unsigned i;
-
-    need(gpu->stream_create_with_priority(&stream, 1, 0) == 0, "hipStreamCreate");
-    for (i = 0; i < RISKS_BUSY_COPIES; ++i) {
-        need(gpu->memcpy_async(remote, local, RISKS_LENGTH, 4, stream) == 0,
-             "hipMemcpyAsync");
-    }
-    return stream;
-}
-
-void busy_end(void *stream)
-{
-    need(gpu->stream_synchronize(stream) == 0, "hipStreamSynchronize");
-    need(gpu->stream_destroy(stream) == 0, "hipStreamDestroy");
 }
 
 static void risk_import(const muct_xgmi_export_t *export)
 {
     muct_hip_ipc_mem_handle_t handle;
-    double start = now_ms();
+    double start = risks_now_ms();
     void *mapped, *stream;
     int ret, was_busy, is_busy;
 
     memcpy(&handle, export->handle, sizeof(handle));
     ret = gpu->ipc_open_mem_handle(&mapped, handle, gpu->ipc_flags);
     if (ret != 0) {
-        tell("import", "seen",
-             "hipIpcOpenMemHandle() = %s after %.1f ms: no way to "
-             "other processes' memory",
-             muct_gpu_error_name(gpu, ret), now_ms() - start);
+        risks_report("import", "seen",
+                     "hipIpcOpenMemHandle() = %s after %.1f ms: no way to "
+                     "other processes' memory",
+                     muct_gpu_error_name(gpu, ret), risks_now_ms() - start);
         return;
     }
-    tell("import", (now_ms() - start > 1000) ? "seen" : "not seen", "%.1f ms",
-         now_ms() - start);
+    risks_report("import", (risks_now_ms() - start > 1000) ? "seen" : "not seen",
+                 "%.1f ms", risks_now_ms() - start);
 
-    stream = busy_start();
+    stream = risks_busy_start();
     was_busy = (gpu->stream_query(stream) == MUCT_HIP_NOT_READY);
-    start = now_ms();
-    need(muct_gpu_ipc_close(gpu, mapped) == 0, "closing IPC memory");
+    start = risks_now_ms();
+    risks_need(muct_gpu_ipc_close(gpu, mapped) == 0, "closing IPC memory");
     is_busy = (gpu->stream_query(stream) == MUCT_HIP_NOT_READY);
-    tell("close-waits", (was_busy && !is_busy) ? "seen" : "not seen",
-         "closing took %.1f ms beside a busy stream%s", now_ms() - start,
-         was_busy ? "" : " that was over too soon");
-    busy_end(stream);
+    risks_report("close-waits", (was_busy && !is_busy) ? "seen" : "not seen",
+                 "closing took %.1f ms beside a busy stream%s", risks_now_ms() - start,
+                 was_busy ? "" : " that was over too soon");
+    risks_busy_end(stream);
 }
 
 
@@ -205,28 +136,14 @@ static void put_done(muct_xgmi_op_t *op, ucs_status_t status)
     num_failed += (status != UCS_OK);
 }
 
-const muct_xgmi_window_t *risks_find(muct_xgmi_queue_t *used,
-                                     const muct_xgmi_rkey_t *key)
-{
-    const muct_xgmi_region_t *region;
-    const muct_xgmi_window_t *window;
-
-    need(muct_xgmi_map_get(used->map, key->peer, &key->key, used->device, &region) ==
-             UCS_OK,
-         "mapping");
-    need(muct_xgmi_queue_find(used, key, &window) == UCS_OK, "window");
-    muct_xgmi_map_put(used->map, region);
-    return window;
-}
-
 /* Calls, a launch, or a run for the engines. */
 static void put_and_wait(unsigned count, size_t length)
 {
     const muct_xgmi_window_t *window;
     unsigned i, before = num_done;
-    double start = now_ms();
+    double start = risks_now_ms();
 
-    need(muct_xgmi_queue_reserve(queue, count) == UCS_OK, "reserve");
+    risks_need(muct_xgmi_queue_reserve(queue, count) == UCS_OK, "reserve");
     window = risks_find(queue, &rkey);
     muct_xgmi_queue_set_operands(queue, local, rkey.uid);
     for (i = 0; i < count; ++i) {
@@ -237,7 +154,7 @@ static void put_and_wait(unsigned count, size_t length)
     muct_xgmi_queue_start(queue);
     while (num_done == before) {
         (void)muct_xgmi_queue_poll(queue);
-        need(now_ms() - start < RISKS_LIMIT_MS, "waiting for a copy's end");
+        risks_need(risks_now_ms() - start < RISKS_LIMIT_MS, "waiting for a copy's end");
         if (is_without_markers) {
             queue->num_polls = 0; /* or the stream would be asked, which is one */
             queue->launch_streams[0].num_unmarked = 0;
@@ -249,18 +166,19 @@ static void queue_open(void)
 {
     const muct_xgmi_map_config_t map_config = {16, SIZE_MAX, 1000};
 
-    need(muct_xgmi_self_open(folder, &self) == UCS_OK, "control page");
-    need(muct_xgmi_map_create(gpu, &map_config, &map) == UCS_OK, "map");
-    need(muct_xgmi_wake_create(&wake) == UCS_OK, "wake");
-    need(gpu->mem_alloc((void **)&local, RISKS_LENGTH) == 0, "hipMalloc");
-    need(gpu->mem_alloc((void **)&remote, RISKS_LENGTH) == 0, "hipMalloc");
+    risks_need(muct_xgmi_self_open(folder, &self) == UCS_OK, "control page");
+    risks_need(muct_xgmi_map_create(gpu, &map_config, &map) == UCS_OK, "map");
+    risks_need(muct_xgmi_wake_create(&wake) == UCS_OK, "wake");
+    risks_need(gpu->mem_alloc((void **)&local, RISKS_LENGTH) == 0, "hipMalloc");
+    risks_need(gpu->mem_alloc((void **)&remote, RISKS_LENGTH) == 0, "hipMalloc");
     rkey.uid = 1;
     rkey.key.kind = MUCT_XGMI_KEY_REMOTE;
     rkey.key.owner = self.owner;
     rkey.key.address = rkey.key.base = (uintptr_t)remote;
     rkey.key.length = rkey.key.alloc_length = RISKS_LENGTH;
-    need(muct_xgmi_slot_alloc(&rkey.key.slot, &rkey.key.generation) == UCS_OK, "slot");
-    need(muct_xgmi_peer_get(self.owner, &rkey.peer) == UCS_OK, "peer");
+    risks_need(muct_xgmi_slot_alloc(&rkey.key.slot, &rkey.key.generation) == UCS_OK,
+               "slot");
+    risks_need(muct_xgmi_peer_get(self.owner, &rkey.peer) == UCS_OK, "peer");
     config = (muct_xgmi_queue_config_t){.num_lists = 4,
                                         .list_size = 1024,
                                         .max_started = 2,
@@ -270,7 +188,8 @@ static void queue_open(void)
                                         .num_engines = 2,
                                         .min_run = (size_t)4 << 20,
                                         .has_kernel = 1};
-    need(muct_xgmi_queue_create(gpu, map, wake, &config, 0, &queue) == UCS_OK, "queue");
+    risks_need(muct_xgmi_queue_create(gpu, map, wake, &config, 0, &queue) == UCS_OK,
+               "queue");
 }
 
 static void queue_close(void)
@@ -285,7 +204,7 @@ static void queue_close(void)
     (void)gpu->mem_free(local);
     (void)gpu->mem_free(remote);
     snprintf(path, sizeof(path), "rm -rf %s", folder);
-    need(system(path) == 0, "rm");
+    risks_need(system(path) == 0, "rm");
 }
 
 /* Capture in global mode in a thread, as torch.cuda.graph() does. */
@@ -294,8 +213,8 @@ static void *capture_main(void *arg)
     risks_capture_t *capture = arg;
     void *stream, *graph = NULL;
 
-    need(gpu->stream_create_with_priority(&stream, 1, 0) == 0, "hipStreamCreate");
-    need(hip.stream_begin_capture(stream, 0) == 0, "hipStreamBeginCapture");
+    risks_need(gpu->stream_create_with_priority(&stream, 1, 0) == 0, "hipStreamCreate");
+    risks_need(hip.stream_begin_capture(stream, 0) == 0, "hipStreamBeginCapture");
     pthread_barrier_wait(&capture->barrier);
     pthread_barrier_wait(&capture->barrier);
     capture->result = hip.stream_end_capture(stream, &graph);
@@ -309,12 +228,12 @@ static int capture_beside(void (*call)(void *), void *arg)
     risks_capture_t capture;
     pthread_t thread;
 
-    need(pthread_barrier_init(&capture.barrier, NULL, 2) == 0, "barrier");
-    need(pthread_create(&thread, NULL, capture_main, &capture) == 0, "thread");
+    risks_need(pthread_barrier_init(&capture.barrier, NULL, 2) == 0, "barrier");
+    risks_need(pthread_create(&thread, NULL, capture_main, &capture) == 0, "thread");
     pthread_barrier_wait(&capture.barrier);
     call(arg);
     pthread_barrier_wait(&capture.barrier);
-    need(pthread_join(thread, NULL) == 0, "join");
+    risks_need(pthread_join(thread, NULL) == 0, "join");
     pthread_barrier_destroy(&capture.barrier);
     return capture.result;
 }
@@ -358,20 +277,21 @@ static void risk_capture(unsigned rounds)
     unsigned i;
     int ret;
 
-    need(gpu->stream_create_with_priority(&stream, 1, 0) == 0, "hipStreamCreate");
-    need(gpu->event_create_with_flags(&event, 2) == 0, "hipEventCreate");
+    risks_need(gpu->stream_create_with_priority(&stream, 1, 0) == 0, "hipStreamCreate");
+    risks_need(gpu->event_create_with_flags(&event, 2) == 0, "hipEventCreate");
     for (i = 0; i < 3; ++i) {
         ret = capture_beside(calls[i].call, calls[i].is_event ? event : stream);
-        tell(calls[i].name, (ret == 0) ? "not seen" : "seen",
-             "hipStreamEndCapture() = %d beside another thread's query", ret);
+        risks_report(calls[i].name, (ret == 0) ? "not seen" : "seen",
+                     "hipStreamEndCapture() = %d beside another thread's query", ret);
     }
     num_failed = 0;
     for (i = 0, ret = 0; (i < rounds) && (ret == 0) && (num_failed == 0); ++i) {
         ret = capture_beside(call_puts, NULL);
     }
-    tell("capture-copies", ((ret == 0) && (num_failed == 0)) ? "not seen" : "BROKEN",
-         "%u graphs beside mori_xgmi's copies, the last capture %d, %u copies failed",
-         i, ret, num_failed);
+    risks_report(
+        "capture-copies", ((ret == 0) && (num_failed == 0)) ? "not seen" : "BROKEN",
+        "%u graphs beside mori_xgmi's copies, the last capture %d, %u copies failed", i,
+        ret, num_failed);
     (void)gpu->event_destroy(event);
     (void)gpu->stream_destroy(stream);
 }
@@ -381,7 +301,8 @@ static long rss_kb(void)
     long total = 0, resident = 0;
     FILE *file = fopen("/proc/self/statm", "r");
 
-    need((file != NULL) && (fscanf(file, "%ld %ld", &total, &resident) == 2), "statm");
+    risks_need((file != NULL) && (fscanf(file, "%ld %ld", &total, &resident) == 2),
+               "statm");
     fclose(file);
     return resident * (sysconf(_SC_PAGESIZE) / 1024);
 }
@@ -398,8 +319,8 @@ static void risk_commands(unsigned rounds)
     }
     is_without_markers = false;
     kept = rss_kb() - before;
-    tell("commands-kept", (kept > (long)rounds) ? "seen" : "not seen",
-         "%u launches without a marker leave %ld KiB", rounds, kept);
+    risks_report("commands-kept", (kept > (long)rounds) ? "seen" : "not seen",
+                 "%u launches without a marker leave %ld KiB", rounds, kept);
 }
 
 static void risk_launches(unsigned rounds)
@@ -412,11 +333,11 @@ static void risk_launches(unsigned rounds)
         put_and_wait(4, 64);
     }
     taken = rss_kb() - before;
-    tell("launch-memory",
-         (taken > ((limit < RISKS_MAX_KB) ? limit : RISKS_MAX_KB)) ? "BROKEN"
-                                                                   : "not seen",
-         "%u launches took %ld KiB; they end by %s", rounds, taken,
-         queue->is_flag_last ? "a flag" : "a mark of the stream");
+    risks_report("launch-memory",
+                 (taken > ((limit < RISKS_MAX_KB) ? limit : RISKS_MAX_KB)) ? "BROKEN"
+                                                                           : "not seen",
+                 "%u launches took %ld KiB; they end by %s", rounds, taken,
+                 queue->is_flag_last ? "a flag" : "a mark of the stream");
 }
 
 static void risk_exports(unsigned rounds)
@@ -426,17 +347,18 @@ static void risk_exports(unsigned rounds)
     unsigned i;
     void *memory;
 
-    need(hip.mem_get_info(&before, &total) == 0, "hipMemGetInfo");
+    risks_need(hip.mem_get_info(&before, &total) == 0, "hipMemGetInfo");
     for (i = 0; i < rounds; ++i) {
         memset(&export, 0, sizeof(export));
-        need(gpu->mem_alloc(&memory, (size_t)2 << 20) == 0, "hipMalloc");
+        risks_need(gpu->mem_alloc(&memory, (size_t)2 << 20) == 0, "hipMalloc");
         (void)muct_xgmi_export_get(gpu, (uintptr_t)memory, &export);
-        need(gpu->mem_free(memory) == 0, "hipFree");
+        risks_need(gpu->mem_free(memory) == 0, "hipFree");
     }
-    need(hip.mem_get_info(&after, &total) == 0, "hipMemGetInfo");
-    tell("export-leaks", (before > after + ((size_t)64 << 20)) ? "seen" : "not seen",
-         "%ld MiB less after %u times allocated, exported and freed",
-         ((long)before - (long)after) >> 20, rounds);
+    risks_need(hip.mem_get_info(&after, &total) == 0, "hipMemGetInfo");
+    risks_report("export-leaks",
+                 (before > after + ((size_t)64 << 20)) ? "seen" : "not seen",
+                 "%ld MiB less after %u times allocated, exported and freed",
+                 ((long)before - (long)after) >> 20, rounds);
 }
 
 static void risk_error(void)
@@ -446,11 +368,12 @@ static void risk_error(void)
     (void)gpu->memcpy_async(local, local, 8, 77, NULL);
     pending = hip.peek_at_last_error();
     put_and_wait(1, (size_t)4 << 20);
-    tell("last-error",
-         (!gpu->keeps_errors || (hip.peek_at_last_error() == pending)) ? "not seen"
-                                                                       : "BROKEN",
-         "the application's error %d before copies, %d after them", pending,
-         hip.peek_at_last_error());
+    risks_report("last-error",
+                 (!gpu->keeps_errors || (hip.peek_at_last_error() == pending))
+                     ? "not seen"
+                     : "BROKEN",
+                 "the application's error %d before copies, %d after them", pending,
+                 hip.peek_at_last_error());
     (void)gpu->get_last_error();
 }
 
@@ -500,19 +423,21 @@ static void risk_topology(void)
     for (i = 0; i < gpu->num_devices; ++i) {
         sys_dev = muct_topo_sys_dev(gpu, i);
         if (sys_dev == UCS_SYS_DEVICE_ID_UNKNOWN) {
-            tell("topology", "seen", "device %d has no PCI address that UCX knows", i);
+            risks_report("topology", "seen",
+                         "device %d has no PCI address that UCX knows", i);
             continue;
         }
         ucs_topo_sys_device_bdf_name(sys_dev, bdf, sizeof(bdf));
         snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s", bdf);
         if (!find_nic(sys_dev, nic, sizeof(nic))) {
-            tell("topology", "not looked at", "device %d is at %s; no NIC", i, bdf);
+            risks_report("topology", "not looked at", "device %d is at %s; no NIC", i,
+                         bdf);
         } else if (access(path, F_OK) != 0) {
-            tell("topology", "seen", "device %d is at %s, which sysfs does not have", i,
-                 bdf);
+            risks_report("topology", "seen",
+                         "device %d is at %s, which sysfs does not have", i, bdf);
         } else {
-            tell("topology", "not seen", "device %d is at %s, next to it %s", i, bdf,
-                 nic);
+            risks_report("topology", "not seen", "device %d is at %s, next to it %s", i,
+                         bdf, nic);
         }
     }
 }
@@ -577,8 +502,8 @@ static void look_at_others(const risks_exporter_t *exporters)
     risks_memory_t first, next;
 
     if (is_wanted("handles import close-waits")) {
-        exporter_alloc(&exporters[RISKS_HERE], &first);
-        exporter_alloc(&exporters[RISKS_HERE], &next);
+        risks_exporter_alloc(&exporters[RISKS_HERE], &first);
+        risks_exporter_alloc(&exporters[RISKS_HERE], &next);
         risk_handles(&first.export, &next.export);
         risk_import(&next.export);
     }
@@ -594,12 +519,12 @@ int main(int argc, char **argv)
     risks_exporter_t exporters[RISKS_NUM_WHERE];
     int i;
 
-    need(rounds > 0, "reading ROUNDS: a number is expected, which");
-    need(mkdtemp(folder) != NULL, "mkdtemp");
+    risks_need(rounds > 0, "reading ROUNDS: a number is expected, which");
+    risks_need(mkdtemp(folder) != NULL, "mkdtemp");
     for (i = 0; i < RISKS_NUM_WHERE; ++i) {
-        exporter_start(&exporters[i], (risks_where_t)i, folder);
+        risks_exporter_start(&exporters[i], (risks_where_t)i, folder);
     }
-    need(muct_gpu_get(&gpu) == UCS_OK, "finding a GPU runtime");
+    risks_need(muct_gpu_get(&gpu) == UCS_OK, "finding a GPU runtime");
     bind_hip();
     tell_where();
     queue_open();
@@ -614,10 +539,13 @@ int main(int argc, char **argv)
     if (is_wanted("consumer")) {
         risk_consumer(lists);
     }
+    if (is_wanted("mark")) {
+        risk_mark(rounds);
+    }
     if (is_wanted("dead-peer")) {
         risk_dead_peer(&exporters[RISKS_HERE]);
     }
     queue_close();
-    printf("%u risks broken\n", num_broken);
-    return (num_broken == 0) ? EXIT_SUCCESS : EXIT_FAILURE;
+    printf("%u risks broken\n", risks_num_broken());
+    return (risks_num_broken() == 0) ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -5,7 +5,8 @@
 
 #include "config.h"
 
-#include "test/gpu/gpu_risks.h"
+#include "perf/risks/risks_chunks.h"
+#include "perf/risks/risks_base.h"
 
 #include <string.h>
 
@@ -56,7 +57,7 @@ static bool chunks_bind(chunks_hip_t *hip)
     size_t i;
 
     for (i = 0; i < sizeof(names) / sizeof(names[0]); ++i) {
-        symbols[i] = find_symbol(names[i]);
+        symbols[i] = risks_find_symbol(names[i]);
         if (symbols[i] == NULL) {
             return false;
         }
@@ -93,18 +94,19 @@ void risk_chunks(void)
 
     if (!chunks_bind(&hip) || (hip.reserve(&memory, length, 0, NULL, 0) != 0) ||
         !chunks_map(&hip, memory)) {
-        tell("chunks", "not looked at", "the runtime maps no memory");
+        risks_report("chunks", "not looked at", "the runtime maps no memory");
         return;
     }
 
     status = muct_gpu_query_range(gpu, memory, length, &whole);
-    need(muct_gpu_query_range(gpu, memory, 1, &first) == UCS_OK, "a chunk's range");
-    tell("chunks",
-         ((status != UCS_OK) || (whole.length < length)) ? "BROKEN"
-         : (first.length < length)                       ? "seen"
-                                                         : "not seen",
-         "the runtime tells %zu of %zu mapped bytes, mori_xgmi finds %zu", first.length,
-         length, (status == UCS_OK) ? whole.length : 0);
+    risks_need(muct_gpu_query_range(gpu, memory, 1, &first) == UCS_OK,
+               "a chunk's range");
+    risks_report("chunks",
+                 ((status != UCS_OK) || (whole.length < length)) ? "BROKEN"
+                 : (first.length < length)                       ? "seen"
+                                                                 : "not seen",
+                 "the runtime tells %zu of %zu mapped bytes, mori_xgmi finds %zu",
+                 first.length, length, (status == UCS_OK) ? whole.length : 0);
     for (i = 0; i < CHUNKS_NUM; ++i) {
         (void)hip.unmap((char *)memory + (i * RISKS_LENGTH), RISKS_LENGTH);
     }

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/* What all risks need: a report, the runtime in use, and work that lasts. */
+
+#include "config.h"
+
+#include "perf/risks/risks_base.h"
+
+#include <dlfcn.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define RISKS_BUSY_COPIES 64
+
+const muct_gpu_t *gpu;
+muct_xgmi_map_t *map;
+muct_xgmi_wake_t *wake;
+muct_xgmi_self_t self;
+char *local, *remote;
+static unsigned risks_broken;
+
+
+unsigned risks_num_broken(void)
+{
+    return risks_broken;
+}
+
+void risks_report(const char *risk, const char *how, const char *format, ...)
+{
+    va_list args;
+
+    printf("risk %-16s %s", risk, how);
+    if (*format != '\0') {
+        printf(": ");
+        va_start(args, format);
+        vprintf(format, args);
+        va_end(args);
+    }
+    printf("\n");
+    fflush(stdout);
+    risks_broken += (strcmp(how, "BROKEN") == 0);
+}
+
+void risks_need(int is_good, const char *what)
+{
+    if (!is_good) {
+        fprintf(stderr, "gpu_risks: %s failed\n", what);
+        exit(EXIT_FAILURE);
+    }
+}
+
+double risks_now_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return ((double)now.tv_sec * 1e3) + ((double)now.tv_nsec / 1e6);
+}
+
+void *risks_find_symbol(const char *name)
+{
+    static const char *const files[] = {"libamdhip64.so.7", "libamdhip64.so.6",
+                                        "libamdhip64.so.5"};
+    void *lib = NULL;
+    size_t i;
+
+    for (i = 0; (i < 3) && (lib == NULL); ++i) {
+        lib = dlopen(files[i], RTLD_NOW | RTLD_NOLOAD);
+    }
+    risks_need(lib != NULL, "finding the runtime that is in use");
+    return dlsym(lib, name);
+}
+
+/* Work that lasts a while, on a stream of its own. */
+void *risks_busy_start(void)
+{
+    void *stream;
+    unsigned i;
+
+    risks_need(gpu->stream_create_with_priority(&stream, 1, 0) == 0, "hipStreamCreate");
+    for (i = 0; i < RISKS_BUSY_COPIES; ++i) {
+        risks_need(gpu->memcpy_async(remote, local, RISKS_LENGTH, 4, stream) == 0,
+                   "hipMemcpyAsync");
+    }
+    return stream;
+}
+
+void risks_busy_end(void *stream)
+{
+    risks_need(gpu->stream_synchronize(stream) == 0, "hipStreamSynchronize");
+    risks_need(gpu->stream_destroy(stream) == 0, "hipStreamDestroy");
+}
+
+const muct_xgmi_window_t *risks_find(muct_xgmi_queue_t *used,
+                                     const muct_xgmi_rkey_t *key)
+{
+    const muct_xgmi_region_t *region;
+    const muct_xgmi_window_t *window;
+
+    risks_need(muct_xgmi_map_get(used->map, key->peer, &key->key, used->device,
+                                 &region) == UCS_OK,
+               "mapping");
+    risks_need(muct_xgmi_queue_find(used, key, &window) == UCS_OK, "window");
+    muct_xgmi_map_put(used->map, region);
+    return window;
+}

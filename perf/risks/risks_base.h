@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef RISKS_BASE_H
+#define RISKS_BASE_H
+
+/**
+ * @file
+ * What all risks need: a report, the runtime in use, and work that lasts.
+ */
+
+#include "xgmi/memory/xgmi_export.h"
+#include "xgmi/copy/xgmi_queue.h"
+
+#define RISKS_LENGTH ((size_t)8 << 20)
+
+/** The process' runtime, mappings and waker; its own control page is open. */
+extern const muct_gpu_t *gpu;
+extern muct_xgmi_map_t *map;
+extern muct_xgmi_wake_t *wake;
+extern muct_xgmi_self_t self;
+
+/** Two times RISKS_LENGTH of the first device. */
+extern char *local, *remote;
+
+
+/** A line of the report; "BROKEN" is counted. */
+void risks_report(const char *risk, const char *how, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+unsigned risks_num_broken(void);
+
+/** End the program when a thing that the runtime must do has failed. */
+void risks_need(int is_good, const char *what);
+
+double risks_now_ms(void);
+
+/** A function of the runtime in use, or NULL. */
+void *risks_find_symbol(const char *name);
+
+/** The window of a key in the queue's open batch; waits until its memory is open. */
+const muct_xgmi_window_t *risks_find(muct_xgmi_queue_t *used,
+                                     const muct_xgmi_rkey_t *rkey);
+
+/** Work that lasts a while, on a stream of its own; returns the stream. */
+void *risks_busy_start(void);
+void risks_busy_end(void *stream);
+
+#endif

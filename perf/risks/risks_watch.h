@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef RISKS_WATCH_H
+#define RISKS_WATCH_H
+
+/** @file Risks of a kernel that reads behind a flag. */
+
+/** Does a kernel that spins already ever see an old byte behind the flag? */
+void risk_consumer(unsigned rounds);
+
+/** Does such a kernel see an old byte behind the number that follows a small copy? */
+void risk_mark(unsigned rounds);
+
+#endif
