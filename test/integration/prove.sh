@@ -13,7 +13,7 @@ if ldd "$build/.libs/libuct_mori.so" | grep -q libasan; then
 fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-export PATH=$build/perf/kv_perf:$build/perf/gpu:$PATH UCX_PLUGIN_PATH=$build/.libs HIPCPU_DEVICES=2
+export PATH=$build/perf/kv_perf:$build/perf/gpu:$build/perf/risks:$PATH UCX_PLUGIN_PATH=$build/.libs HIPCPU_DEVICES=2
 export LD_LIBRARY_PATH=$build/test/fake/verbs/.libs:$build/test/fake/hip/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export FAKE_VERBS_WIRE=$work/wire FAKE_VERBS_DEVICES=fake0:ionic
 failures=0
@@ -44,7 +44,8 @@ prove() {
 # the control
 prove good 0 '^SIMULATED by hipcpu' '^SAFE  *xGMI put' '^SAFE  *xGMI get' '^SAFE  *xGMI lists' '^SAFE  *xGMI messages' '^SAFE  *host memory' \
     '^SAFE  *NIC, host memory' '^SAFE  *NIC, GPU memory' '^SAFE  *NIC, dma-buf' '^SAFE  *NIC, peer memory' \
-    '^  not seen  *a killed peer' '^  not seen  *copies of several processes on a GPU' --
+    '^SAFE  *NIC, read by a kernel' '^  not seen  *a killed peer' '^  not seen  *copies of several processes on a GPU' \
+    '^  not seen  *a query of an event ends a capture' '^  cannot be seen here  *a GPU has no known place beside the NICs .*no NIC' --
 grep -q '"schema": "ucx-mori-report"' "$work/good.json" || fail "there is no schema in the report"
 ! grep -q -w -e "$(hostname)" "$work/good.json" || fail "the report names the host"
 
@@ -60,11 +61,26 @@ HIPCPU_RULES=stale-staging prove stale 2 '^NOT SAFE  *host memory' '^  BROKEN  *
 FAKE_VERBS_MODE=wrong-byte prove nic-byte 2 '^NOT SAFE  *NIC, host memory: .*wrong byte' '^NOT SAFE  *NIC, GPU memory: .*wrong byte' -- --path 'NIC, host' --path 'NIC, GPU'
 # there is no GPU memory
 HIPCPU_FAIL=hipMalloc:0:2 prove memory 2 '^NOT SAFE  *xGMI put: .*hipMalloc' -- --path 'xGMI put'
+# the runtime does to programs what it is known for, and one thing that the copies do not stand
+HIPCPU_VERSION=7.0 HIPCPU_RULES=capture-event,errors-overwritten prove risks 2 '^NOT SAFE  *xGMI put: copies of mori_xgmi clear' \
+    '^  seen  *a query of an event ends a capture (clr' '^  BROKEN  *copies of mori_xgmi clear' -- --path 'xGMI put' --path risks
 # ports that do not reach each other
 FAKE_VERBS_DEVICES=fake0:ionic,fake1:mlx5_ib prove apart 0 'RED NIC, host memory, host to host by fake0:1 and fake1:1' \
     'expected mori_rdma alone, went by .*tcp' '^SAFE  *NIC, host memory: .*pairs of ports that do not reach each other: 1' -- --path 'NIC, host'
 # one of two ways of registering is missing
 FAKE_VERBS_PEERMEM=n prove peermem 1 '^SAFE  *NIC, GPU memory' '^SAFE  *NIC, dma-buf' '^NOT PROVEN  *NIC, peer memory' -- --path 'NIC, '
+# a link that goes down while bytes move: this ip takes that of the stand-in
+mkdir "$work/link"
+cat >"$work/link/ip" <<END
+#!/bin/sh
+[ "\$1 \$2 \$3" = "link set eth7" ] && exec "$build/test/fake/verbs/verbs_ctl" link fake0 "\$4"
+END
+chmod +x "$work/link/ip"
+FAKE_VERBS_DEVICES=fake0:ionic,fake1:ionic PATH=$work/link:$PATH \
+    prove flap 0 '^SAFE  *NIC, link that flaps' 'by fake0:1 and fake1:1, eth7 down [1-9]' -- --path 'NIC, link' --flap eth7
+# the link goes down between transfers, or the kernel refuses
+FAKE_VERBS_DEVICES=fake0:ionic,fake1:ionic PATH=$work/link:$PATH \
+    prove still 1 "^NOT PROVEN  *NIC, link that flaps: 'ip link set eth8 up' failed" -- --path 'NIC, link' --flap eth8
 # no time, no GPU, no NIC
 prove late 1 '^NOT PROVEN  *xGMI put: the time was over' 'stages were left out' -- --path 'xGMI put' --minutes 0.001
 HIPCPU_DEVICES=1 prove alone 1 '^NOT PROVEN  *xGMI get: 1 GPUs here; expected 2 or more' -- --path 'xGMI get'
@@ -111,8 +127,40 @@ grep -q 'other.json is no ucx-mori-report of version' "$work/out" || fail "compa
 # a report that cannot be written is refused before anything runs
 prove /missing/x 3 "argument --report: .*/missing/x.json.*expected a file that can be written" --
 
+# tools of others, with the output that their sources print: TransferBench 1.52 (RunPeerToPeerBenchmarks),
+# rocm_bandwidth_test 6.3.3 (rocm_bandwidth_test_report.cpp), perftest of 2026 (perftest_parameters.h)
+mkdir "$work/tb" "$work/rbt" "$work/perftest"
+cat >"$work/tb/TransferBench" <<'END'
+#!/bin/bash
+[ "$*" = "p2p 64M" ] && [ "$P2P_MODE $NUM_CPU_DEVICES" = "1 0" ] || exit 1
+echo "Bytes Per Direction 67108864"
+echo "Unidirectional copy peak bandwidth GB/s [Local read / Remote write] (GPU-Executor: GFX)"
+printf '%12s%7s %02d%7s %02d\n' 'SRC+EXE\DST' GPU 0 GPU 1
+printf '%5s %02d %3s%10.2f%10.2f\n' GPU 0 ' ->' 1512.8 48.5 GPU 1 ' ->' 40 1510.25
+echo "                           CPU->CPU  CPU->GPU  GPU->CPU  GPU->GPU"
+printf 'Averages (During UniDir):%10s%10s%10s%10.2f\n' N/A N/A N/A 44.25
+END
+cat >"$work/rbt/rocm-bandwidth-test" <<'END'
+#!/bin/bash
+[ "$*" = -a ] || exit 1
+printf '%-10s%s\n' '' "Device: 0,  AMD EPYC 9654 96-Core Processor" '' "Device: 1,  AMD Instinct MI300X,  GPU-1b7d0d3ce8a2f1aa,  05:0.0" \
+    '' "Device: 2,  AMD Instinct MI300X,  GPU-9e0a0d3ce8a2f1ab,  26:0.0"
+printf '%-10s%-10s\n\n' '' 'Inter-Device Access'
+printf '%-10s%-10s%-12s%-12s%-12s\n\n' '' D/D 0 1 2 '' 0 1 1 1
+printf '%-10s%-10s\n\n' '' 'Unidirectional copy peak bandwidth GB/s'
+printf '%-10s%-10s%-12s%-12s%-12s\n\n' '' D/D 0 1 2 '' 0 N/A 55.123 55.2 '' 1 56.1 1400.5 48.75 '' 2 56 39.875 1401
+END
+cat >"$work/perftest/ib_write_bw" <<'END'
+#!/bin/bash
+[[ " $* " = *" -s 1048576 -D 1 -F --report_gbits "* ]] || exit 1
+[ "${*: -1}" = 127.0.0.1 ] || exec sleep 10
+echo " #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]"
+printf ' %-7lu    %-10u       %-7.2f            %-7.2f\t\t     %-7.6f\n' 1048576 23423 0 "$([[ "$*" = *"--use_rocm 1 "* ]] && echo 160 || echo 392)" 0.0468
+END
+chmod +x "$work"/{tb/TransferBench,rbt/rocm-bandwidth-test,perftest/ib_write_bw}
+
 # what no short run shows: stages left out, a wrong port, and what is anonymous
-python3 - "$build/contrib/mori_prove" >"$work/out" 2>&1 <<'END' || fail "a rule of verdicts or of anonymity does not hold"
+python3 - "$build/contrib/mori_prove" "$work" >"$work/out" 2>&1 <<'END' || fail "a rule of verdicts or of anonymity does not hold"
 import argparse, collections, importlib.util, sys
 from importlib.machinery import SourceFileLoader
 
@@ -134,7 +182,30 @@ assert verdict(green, left=1) == "NOT PROVEN"
 red = {**green, "green": False, "nics": ["a:1", "b:1"]}
 assert verdict(green, {**red, "reason": "expected mori_rdma alone, went by rndv, tcp: words"}) == "SAFE"
 assert verdict(green, {**red, "reason": "expected port a:1, went by b:1"}) == "NOT SAFE"
+
+# the rates of others
+prove.Job.options = argparse.Namespace(two="", quick=False, limit=20, named=True)
+prove.Job.end = prove.time.monotonic() + 1000
+
+
+def rates(tools):
+    xgmi = [{**green, "pair": list(pair), "gb_per_s": 20.0} for pair in ((0, 1), (1, 0))]
+    nic = [{**green, "path": "NIC", "nics": ["a:1", "a:1"], "pair": pair, "gb_per_s": 25.0} for pair in ([], [1, 0])]
+    prove.Job.stages = xgmi + nic
+    prove.os.environ["PATH"] = ":".join([f"{sys.argv[2]}/{tool}" for tool in tools] + ["/usr/bin:/bin"])
+    prove.raw_rates()
+    return [prove.shares(stage) for stage in prove.Job.stages]
+
+
+assert rates(["tb", "rbt", "perftest"]) == [{"TransferBench": 41}, {"TransferBench": 50}, {"ib_write_bw": 51}, {"ib_write_bw": 125}]
+assert rates(["rbt"])[:2] == [{"rocm-bandwidth-test": 41}, {"rocm-bandwidth-test": 50}], prove.Job.log
+three = [{**green, "what": str(pair), "pair": list(pair), "gb_per_s": 20.5, "others": {"it": 41}} for pair in ((0, 1), (1, 0), (0, 2))]
+table = list(prove.matrix("xGMI put", three))
+assert table[0].startswith("  xGMI put, GB/s, % of it;") and table[1].split() == ["0", "-", "20.5/50", "20.5/50"], table
+
 prove.os.environ["HIP_VISIBLE_DEVICES"] = "5,3"
+assert rates(["rbt"])[0] == {}  # it does not read that variable
+prove.Job.options.two = "me@other.example"
 assert prove.visible(0, 1, 1) == {"HIP_VISIBLE_DEVICES": "5,3,3"}
 late = prove.doctor.bounded("sh", "-c", "echo begun; sleep 100", limit=0.5)
 assert (late.status, late.text) == (124, "begun\n"), late
