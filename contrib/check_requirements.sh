@@ -51,7 +51,7 @@ samples() {
     sed -i 's/| passes |/| open |/' "$sample/$page"
     bad 'a page that was edited' 'is not up to date'
     tree_of AB-01 ends test/unit/test_a
-    sed -i 's/$/ | AMD GPUs: contrib\/prove-amd/' "$sample/test/requirements.txt"
+    sed -i 's/$/ | AMD GPUs: mori_prove/' "$sample/test/requirements.txt"
     bad 'a page that is older than the rows' 'partly: AMD GPUs'
     tree_of AB-01 ends test/unit/test_a
     printf '# AB-01\nlevel_unit() { run; }\n' >>"$sample/contrib/test"

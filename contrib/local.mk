@@ -38,13 +38,10 @@ EXTRA_DIST += \
 	contrib/fuzz \
 	contrib/installed.txt \
 	contrib/lib_check.sh \
-	contrib/lib_prove.sh \
 	contrib/package \
 	contrib/package_installed \
 	contrib/packages.devroot \
-	contrib/prove-amd \
 	contrib/page_commands \
-	contrib/prove-nic \
 	contrib/release \
 	contrib/requirements \
 	contrib/run_readme \

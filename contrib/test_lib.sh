@@ -372,7 +372,7 @@ build_in_tree() {
     [ -z "$left" ] || { echo "git status shows what the build made: $left"; return 1; }
     # the lane for AMD GPUs, but for its length
     MKV_TEST_ONLY='test_xgmi_code$|uct_self' .ci/rocm --cpu --stages machine "$copy/lane" | tee "$copy/said" || return 1
-    grep -q '^[4-9] passed, 0 failed' "$copy/said" && grep -q '^SIMULATED' "$copy/lane/proof/report.txt" || return 1
+    grep -q '^[4-9] passed, 0 failed' "$copy/said" && grep -q '^SIMULATED' "$copy/lane/gpu/report.txt" || return 1
     unshare --mount --propagation unchanged bash "$here/run_readme" "$copy" || return 1
     # shellcheck disable=SC2016
     tree=$copy here=$copy/contrib bash -c '

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Stages of a proof on GPUs, for run_gpu.sh and contrib/prove-amd, which source this
+# Stages on GPUs, for run_gpu.sh and run, which source this
 # after they have set:
 #
 #   out         folder of the results; out_inside: the same as the programs see it

@@ -3,8 +3,8 @@
 # tries nothing. How it runs is tried by contrib/test (build), in a tree of its own.
 # TS-02, TS-04
 set -eu
-# shellcheck source=test/integration/prove_lib.sh
-. "$(dirname "$0")/prove_lib.sh"
+# shellcheck source=test/integration/gpu_lib.sh
+. "$(dirname "$0")/gpu_lib.sh"
 
 refused() { # STATUS PATTERN ARG...
     expected=$1 pattern=$2 status=0
@@ -28,7 +28,7 @@ count() { # SIMDS...
         echo "${simds#*-}" >"$out/kfd/kfd/topology/nodes/$simds/simd_count"
     done
     # shellcheck disable=SC2016
-    tree=$tree bash -c '. "$tree/contrib/lib_prove.sh" && amd_gpus "$1"' bash "$out/kfd" || true
+    tree=$tree bash -c '. "$tree/test/gpu/lib_gpus.sh" && amd_gpus "$1"' bash "$out/kfd" || true
 }
 [ "$(count a-0 b-0)" = 0 ] || die "processors are GPUs"
 [ "$(count a-0 b-1216)" = 1 ] || die "one GPU is another number"

@@ -4,15 +4,16 @@ include test/integration/kv/local.mk
 include test/integration/python/local.mk
 include test/integration/soak/local.mk
 
-# The proof for owners of GPUs, on the runtime of the tests.
-dist_check_SCRIPTS += test/integration/prove_amd.sh test/integration/prove_amd_faults.sh
-TESTS += test/integration/prove_amd.sh test/integration/prove_amd_faults.sh
+# The stages for developers with GPUs, and the known behaviour of runtimes, on the runtime of the tests.
+dist_check_SCRIPTS += test/integration/gpu_stages.sh test/integration/gpu_risks.sh
+TESTS += test/integration/gpu_stages.sh test/integration/gpu_risks.sh
+EXTRA_DIST += test/integration/gpu_lib.sh
 
 # The command for owners of GPUs and NICs, on both stand-ins
 dist_check_SCRIPTS += test/integration/prove.sh
 TESTS += test/integration/prove.sh
 
-# And the lane of CI that runs the proof.
+# And the lane of CI that runs the stages.
 dist_check_SCRIPTS += test/integration/ci_rocm.sh
 TESTS += test/integration/ci_rocm.sh
 
@@ -29,8 +30,4 @@ EXTRA_DIST += docs/doctor.md docs/prove.md \
 	docs/img/kv_perf-100.svg docs/img/kv_perf-80.svg \
 	docs/img/plot.svg
 
-# And for owners of NICs, on the fake libibverbs.
-EXTRA_DIST += test/integration/prove_lib.sh
-dist_check_SCRIPTS += test/integration/prove_nic.sh
-TESTS += test/integration/prove_nic.sh
 EXTRA_DIST += test/integration/README.md

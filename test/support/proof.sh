@@ -1,6 +1,5 @@
 #!/bin/bash
-# Common part of proofs on a user's hardware: a report to send, a log, and stages. Sourced by
-# test/gpu/stages.sh and contrib/prove-nic after they have set:
+# A report, a log, and stages on real hardware. Sourced by test/gpu/stages.sh after it has set:
 #
 #   out         folder of the results
 #   limit       seconds for everything

@@ -1,14 +1,14 @@
 # shellcheck shell=sh disable=SC2034
-# Common part of the tests of contrib/prove-nic and contrib/prove-amd: folders of the build
-# and the tree, a folder for reports that is removed at the end, and the exit status. Sourced.
+# Common part of the tests of stages and risks of GPUs: folders of the build and the tree, a
+# folder for reports that is removed at the end, and the exit status. Sourced.
 build=${MKV_BUILD_DIR:-$PWD}
 tree=$(cd "$(dirname "$0")/../.." && pwd)
-prove=$(basename "$0")
-out=$(mktemp -d "${TMPDIR:-/tmp}/${prove%.sh}.XXXXXX")
+name=$(basename "$0")
+out=$(mktemp -d "${TMPDIR:-/tmp}/${name%.sh}.XXXXXX")
 trap 'rm -rf "$out"' EXIT
 
 die() {
-    echo "$prove: $*" >&2
+    echo "$name: $*" >&2
     exit 1
 }
 
