@@ -384,6 +384,14 @@ llm() {
     grep ' on .* and .* on ' "$work/stage.log" | sort -u >>"$report"
 }
 
+# Caches that leave the GPU for a pool in a process of its own.
+pool() {
+    inside "$tree/test/integration/python/py_pool.sh" || return
+    inside env PYTHONPATH="$tree/contrib/python" LIBMORIKV="$build/.libs/libmorikv.so.0" \
+        UCX_TLS=mori_xgmi,mori_copy,tcp python3 "$tree/contrib/examples/kv_pool.py" bench || return
+    grep ' KiB: ' "$work/stage.log" >>"$report"
+}
+
 conformance() {
     inside sh "$tree/test/conformance/run.sh" mori_xgmi -1 -v /rocm
 }
@@ -510,6 +518,7 @@ run_stages() {
         fanout) fanout_all ;;
         perftest) perftest_all ;;
         llm) stage "tokens of an LLM by prefill and decode" 240 llm ;;
+        pool) stage "a pool of blocks in host memory" 120 pool ;;
         conformance) stage conformance 150 conformance ;;
         integration) integration_all ;;
         *)

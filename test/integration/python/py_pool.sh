@@ -1,0 +1,44 @@
+#!/bin/bash
+# The example of a pool in a process of its own: engines store and load blocks between their GPUs
+# (libhipcpu, or the machine's with MKV_TEST_REAL_HIP) and the pool's shared memory, one engine is killed,
+# and lists of mori_xgmi moved the bytes. Without mori_xgmi the path is another one.
+# XM-08
+set -uo pipefail
+
+build=${MKV_BUILD_DIR:-$PWD}
+source=${srcdir:-$(cd "$(dirname "$0")/../../.." && pwd)}
+hip=$build/test/fake/hip/lib
+python=${PYTHON:-python3}
+
+"$python" -c 'import cffi' 2>/dev/null || {
+    echo "$python has no cffi (Debian: python3-cffi)"
+    exit 77
+}
+export PYTHONPATH=$source/contrib/python PYTHONDONTWRITEBYTECODE=1 LIBMORIKV=${LIBMORIKV:-$build/.libs/libmorikv.so.0}
+export UCX_PLUGIN_PATH=${UCX_PLUGIN_PATH:-$build/.libs} UCX_WARN_UNUSED_ENV_VARS=n UCX_NET_DEVICES=lo
+if [ -z "${MKV_TEST_REAL_HIP:-}" ]; then
+    export LD_LIBRARY_PATH=$hip${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} HIPCPU_DEVICES=2
+fi
+# shellcheck source=test/support/environment.sh
+. "$source/test/support/environment.sh"
+# the interpreter keeps what it has until its end
+export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
+
+demo() {
+    mkv_foreign "$LIBMORIKV" timeout 900 env UCX_TLS="$1" "$python" "$source/contrib/examples/kv_pool.py" demo 2>&1
+}
+
+out=$(demo mori_xgmi,mori_copy,tcp)
+status=$?
+if [ "$status" != 0 ] || ! grep -q 'list put rocm>host: xgmi (sgl mori_xgmi/' <<<"$out" ||
+    ! grep -q '128 blocks stored and loaded, an engine killed.*get host>rocm: xgmi (zero-copy mori_xgmi/' <<<"$out"; then
+    echo "$out"
+    echo "py_pool.sh: exit status $status; expected 0, and the paths of mori_xgmi for lists and gets"
+    exit 1
+fi
+# the control
+if demo mori_copy,tcp | grep -q mori_xgmi; then
+    echo "py_pool.sh: mori_xgmi moved bytes without being in UCX_TLS"
+    exit 1
+fi
+echo "py_pool.sh: passed"
