@@ -143,6 +143,7 @@ static mkv_status_t mkv_ctx_init(mkv_ctx_t *ctx, const mkv_open_params_t *params
     pthread_mutex_init(&ctx->lock, &attr);
     pthread_mutexattr_destroy(&attr);
     pthread_mutex_init(&ctx->event_lock, NULL);
+    pthread_mutex_init(&ctx->mem_lock, NULL);
     return MKV_OK;
 }
 
@@ -262,6 +263,7 @@ mkv_status_t mkv_open(const mkv_config_t *config, const mkv_open_params_t *param
 err_lock:
     pthread_mutex_destroy(&ctx->lock);
     pthread_mutex_destroy(&ctx->event_lock);
+    pthread_mutex_destroy(&ctx->mem_lock);
 err_free:
     mkv_config_release(ctx->config);
     free(ctx);
@@ -446,6 +448,7 @@ static void mkv_ctx_free(mkv_ctx_t *ctx)
 {
     pthread_mutex_destroy(&ctx->lock);
     pthread_mutex_destroy(&ctx->event_lock);
+    pthread_mutex_destroy(&ctx->mem_lock);
     mkv_config_release(ctx->config);
     if (ctx->is_worker_left) {
         mkv_ctx_keep(ctx);

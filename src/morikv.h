@@ -34,8 +34,10 @@
  * mkv_xfer_status(), mkv_xfer_query(), mkv_gate_signal() and mkv_xfer_post(). A post
  * that finds the lock taken is checked and queued; the thread that holds the lock makes
  * it before it returns, in the order of posts. Other calls wait for at most one round
- * of progress, which makes a bounded number of UCX calls. Contexts share nothing, so
- * threads with a context each do not wait for each other.
+ * of progress or of a call with many steps; a round makes a bounded number of UCX
+ * calls. mkv_region_add(), mkv_regions_commit() and mkv_regions_drop() wait for each
+ * other. Contexts share nothing, so threads with a context each do not wait for each
+ * other.
  *
  * Forks. A child process cannot use its parent's objects: calls return MKV_ERR_INVALID,
  * those that close or destroy do nothing and return MKV_OK. It can open contexts.
@@ -622,7 +624,8 @@ enum {
  * Merge block lists into runs: neighbours that are neighbours on both sides.
  *
  * The plan serves every layer and part of its map, and any number of posts. Lists are
- * copied. A component without entry has no units; zero units are legal.
+ * copied. A component without entry has no units; zero units are legal. Other calls on
+ * the context need not wait for this one.
  *
  * @return MKV_OK, MKV_ERR_NOMEM, MKV_ERR_INVALID, MKV_ERR_LENGTH: num_local and
  *         num_remote differ, MKV_ERR_BOUNDS: a block is not in the regions,

@@ -8,10 +8,11 @@
  * The context: state that all objects of one mkv_open() share.
  *
  * ctx->lock guards everything. Public functions take it; UCX callbacks run inside
- * mkv_progress() or a posting call, so under it. Progress may hold it for long, so
- * three calls do not wait for it. A poll takes events from a queue of its own, which is
- * filled when the lock is released. A post that finds the lock taken is queued, and the
- * lock's holder gives it to UCX. A query reads atomic values.
+ * mkv_progress() or a posting call, so under it. A call with many steps releases it
+ * between rounds. Progress may hold it for long, so three calls do not wait for it. A
+ * poll takes events from a queue of its own, which is filled when the lock is released.
+ * A post that finds the lock taken is queued, and the lock's holder gives it to UCX. A
+ * query reads atomic values.
  *
  * Callbacks only record events and queue the object (ctx->dirty_xfers,
  * ctx->changed_peers). mkv_ctx_step() decides, so that no object is freed or failed
@@ -34,6 +35,7 @@
 #include <ucp/api/ucp.h>
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdbool.h>
 
 #define MKV_NSEC_PER_MSEC 1000000ull
@@ -78,7 +80,9 @@ struct mkv_leg_listener;
 struct mkv_ctx {
     pthread_mutex_t lock;
     pthread_mutex_t event_lock;  /* nests inside lock; held for no call */
+    pthread_mutex_t mem_lock;    /* taken before lock, by calls that change regions */
     unsigned num_waiting;        /* threads that wait for the lock; atomic */
+    unsigned num_turns;          /* times that the lock was taken; atomic */
     struct mkv_threads *threads; /* NULL: PROGRESS_THREADS is 0 */
     int threads_fd;              /* wakes the threads; -1: there are none */
     unsigned num_asleep;         /* threads asleep or about to be; atomic */
@@ -118,6 +122,7 @@ struct mkv_ctx {
     const struct mkv_peer_listener *message_listeners[MKV_MSG_LAST]; /* by type */
     const struct mkv_leg_listener *leg_listener;
 
+    /* Changed under both mem_lock and lock; either suffices to read */
     mkv_list_t regions; /* by id */
     mkv_table_t regions_by_name, regions_by_id;
     mkv_list_t mems;
@@ -279,6 +284,7 @@ void mkv_ctx_wake_threads(mkv_ctx_t *ctx);
 /** Take in work that other threads have submitted, ahead of the caller's own. */
 static inline void mkv_entered(mkv_ctx_t *ctx)
 {
+    __atomic_store_n(&ctx->num_turns, ctx->num_turns + 1, __ATOMIC_RELAXED);
     ctx->time = 0;
     if (mkv_ctx_has_submissions(ctx)) {
         (void)ctx->take(ctx);
@@ -315,6 +321,20 @@ static inline void mkv_leave_quietly(mkv_ctx_t *ctx)
         }
         pthread_mutex_unlock(&ctx->lock);
     } while (mkv_ctx_has_submissions(ctx) && mkv_try_enter(ctx));
+}
+
+/** Let a waiting thread take the lock between two rounds of a long call. Without the
+ * yield this thread would mostly win the lock again. */
+static inline void mkv_pause(mkv_ctx_t *ctx)
+{
+    unsigned turn = ctx->num_turns;
+
+    mkv_leave_quietly(ctx);
+    while ((__atomic_load_n(&ctx->num_waiting, __ATOMIC_RELAXED) > 0) &&
+           (__atomic_load_n(&ctx->num_turns, __ATOMIC_RELAXED) == turn)) {
+        sched_yield();
+    }
+    mkv_enter(ctx);
 }
 
 /** Leave after a call that may have left work for UCX, a queue or the clock. */

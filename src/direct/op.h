@@ -27,6 +27,7 @@ typedef enum mkv_op_puts {
 
 /** Regions of both sides, held while the operation is open. */
 typedef struct mkv_op_ref {
+    size_t first; /**< First piece in them; those before the next ref follow */
     mkv_lregion_t *local;
     mkv_rmem_t *remote;
 } mkv_op_ref_t;
@@ -56,8 +57,8 @@ struct mkv_op {
     size_t *lengths;
     ucp_mem_h *memhs;
     ucp_rkey_h *rkeys;
-    uint8_t *types; /**< mkv_op_types() */
-    mkv_op_ref_t *refs;
+    uint8_t *types;     /**< mkv_op_types() */
+    mkv_op_ref_t *refs; /**< In the order of pieces */
     size_t num_refs;
     uint64_t bytes;
 

@@ -173,18 +173,28 @@ static mkv_status_t mkv_op_find(mkv_peer_t *peer, const mkv_op_piece_t *piece,
 
 /* ---- Pieces ---------------------------------------------------------------------- */
 
-/* Each region pair is held once for the pieces that follow each other in it */
-static void mkv_op_hold(mkv_op_t *op, const mkv_op_ends_t *ends)
+/* Each region pair is held once for the pieces that follow each other in it. The room
+ * for refs is the next power of two. @return false: no memory. */
+static bool mkv_op_hold(mkv_op_t *op, const mkv_op_ends_t *ends)
 {
-    mkv_op_ref_t *last = (op->num_refs > 0) ? &op->refs[op->num_refs - 1] : NULL;
+    size_t num = op->num_refs;
+    mkv_op_ref_t *refs;
 
-    if ((last != NULL) && (last->local == ends->local) &&
-        (last->remote == ends->rmem)) {
-        return;
+    if ((num > 0) && (op->refs[num - 1].local == ends->local) &&
+        (op->refs[num - 1].remote == ends->rmem)) {
+        return true;
     }
-    op->refs[op->num_refs++] = (mkv_op_ref_t){ends->local, ends->rmem};
+    if ((num & (num - 1)) == 0) {
+        refs = realloc(op->refs, ((num > 0) ? 2 * num : 1) * sizeof(*refs));
+        if (refs == NULL) {
+            return false;
+        }
+        op->refs = refs;
+    }
+    op->refs[op->num_refs++] = (mkv_op_ref_t){op->num, ends->local, ends->rmem};
     ++ends->local->num_ops;
     ++ends->rmem->num_pairs;
+    return true;
 }
 
 /* Neighbours on both sides are one piece */
@@ -213,18 +223,6 @@ static void mkv_op_add(mkv_op_t *op, const mkv_op_piece_t *piece,
     ++op->num;
 }
 
-static size_t mkv_op_count_pairs(const mkv_op_params_t *params)
-{
-    size_t num = (params->num_pieces > 0) ? 1 : 0;
-    size_t i;
-
-    for (i = 1; i < params->num_pieces; ++i) {
-        num += (params->pieces[i].local != params->pieces[i - 1].local) ||
-               (params->pieces[i].remote != params->pieces[i - 1].remote);
-    }
-    return num;
-}
-
 static bool mkv_op_alloc_pieces(mkv_op_t *op, const mkv_op_params_t *params)
 {
     size_t num = params->num_pieces;
@@ -235,9 +233,8 @@ static bool mkv_op_alloc_pieces(mkv_op_t *op, const mkv_op_params_t *params)
         return false;
     }
     op->buffers = malloc(num * each + 1);
-    op->refs = malloc(mkv_op_count_pairs(params) * sizeof(*op->refs) + 1);
     op->note = malloc(params->note_length + 1);
-    if ((op->buffers == NULL) || (op->refs == NULL) || (op->note == NULL)) {
+    if ((op->buffers == NULL) || (op->note == NULL)) {
         return false;
     }
     op->remotes = (uint64_t *)(op->buffers + num);
@@ -251,6 +248,38 @@ static bool mkv_op_alloc_pieces(mkv_op_t *op, const mkv_op_params_t *params)
     return true;
 }
 
+static mkv_status_t mkv_op_no_memory(const mkv_op_t *op, const mkv_op_params_t *params)
+{
+    return mkv_error(&op->ctx->log, MKV_ERR_NOMEM,
+                     "no memory for an operation of %zu pieces", params->num_pieces);
+}
+
+static mkv_status_t mkv_op_take_piece(mkv_op_t *op, const mkv_op_params_t *params,
+                                      size_t index, mkv_op_ends_t *ends)
+{
+    const mkv_op_piece_t *piece = &params->pieces[index];
+    mkv_status_t status = mkv_op_find(op->peer, piece, index, ends);
+
+    if (status != MKV_OK) {
+        return status;
+    }
+    if (!mkv_op_hold(op, ends)) {
+        return mkv_op_no_memory(op, params);
+    }
+    mkv_op_add(op, piece, ends);
+    return MKV_OK;
+}
+
+/* Other calls may change all that the operation does not hold: regions, the peer's
+ * state, credit */
+static mkv_status_t mkv_op_pause(mkv_op_t *op, const mkv_op_params_t *params,
+                                 mkv_op_ends_t *ends)
+{
+    mkv_pause(op->ctx);
+    memset(ends, 0, sizeof(*ends));
+    return mkv_op_check(op->peer, params);
+}
+
 static mkv_status_t mkv_op_fill(mkv_op_t *op, const mkv_op_params_t *params)
 {
     mkv_op_ends_t ends = {0};
@@ -258,15 +287,14 @@ static mkv_status_t mkv_op_fill(mkv_op_t *op, const mkv_op_params_t *params)
     size_t i;
 
     if (!mkv_op_alloc_pieces(op, params)) {
-        return mkv_error(&op->ctx->log, MKV_ERR_NOMEM,
-                         "no memory for an operation of %zu pieces",
-                         params->num_pieces);
+        return mkv_op_no_memory(op, params);
     }
     for (i = 0; (status == MKV_OK) && (i < params->num_pieces); ++i) {
-        status = mkv_op_find(op->peer, &params->pieces[i], i, &ends);
+        if ((i > 0) && (i % MKV_ROUND_COST == 0)) {
+            status = mkv_op_pause(op, params, &ends);
+        }
         if (status == MKV_OK) {
-            mkv_op_hold(op, &ends);
-            mkv_op_add(op, &params->pieces[i], &ends);
+            status = mkv_op_take_piece(op, params, i, &ends);
         }
     }
     return status;
@@ -296,8 +324,15 @@ static void mkv_op_init(mkv_op_t *op, mkv_peer_t *peer, const mkv_op_params_t *p
     op->status = MKV_INPROGRESS;
     op->open_time = mkv_ctx_now(ctx);
     op->deadline = op->open_time + op->params.timeout_ms * MKV_NSEC_PER_MSEC;
-    mkv_list_add_tail(&ctx->ops, &op->list);
-    mkv_list_add_tail(&peer->ops, &op->of_peer);
+}
+
+/* From now on progress takes the operation */
+static void mkv_op_link(mkv_op_t *op)
+{
+    mkv_list_add_tail(&op->ctx->ops, &op->list);
+    mkv_list_add_tail(&op->peer->ops, &op->of_peer);
+    MKV_COUNT(op->peer, elements_posted, op->num);
+    mkv_ctx_deadline(op->ctx, op->deadline);
 }
 
 mkv_status_t mkv_op_build(mkv_peer_t *peer, const mkv_op_params_t *params,
@@ -314,16 +349,17 @@ mkv_status_t mkv_op_build(mkv_peer_t *peer, const mkv_op_params_t *params,
         return mkv_error(&peer->ctx->log, MKV_ERR_NOMEM, "no memory for an operation");
     }
     mkv_op_init(op, peer, params);
+    mkv_peer_get(peer);
     status = mkv_event_reserve(peer->ctx, MKV_OP_EVENTS);
     if (status == MKV_OK) {
         status = mkv_op_fill(op, params);
     }
-    if (status != MKV_OK) {
+    if (status == MKV_OK) {
+        mkv_op_link(op);
+        *op_p = op;
+    } else {
         mkv_op_free(op);
-        return status;
     }
-    MKV_COUNT(peer, elements_posted, op->num);
-    mkv_ctx_deadline(peer->ctx, op->deadline);
-    *op_p = op;
-    return MKV_OK;
+    mkv_peer_put(peer);
+    return status;
 }

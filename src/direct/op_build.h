@@ -12,7 +12,7 @@
 
 /**
  * Check the parameters, and make an operation that is open and has given nothing to
- * UCX.
+ * UCX. Releases the lock between rounds of MKV_ROUND_COST pieces.
  *
  * @param [in] params  Of the library's size.
  *

@@ -60,15 +60,19 @@ static ucs_memory_type_t mkv_op_remote_type(const mkv_op_t *op, size_t i)
     return (ucs_memory_type_t)(op->types[i] >> 4);
 }
 
-/* An operation has few memories, each with a key of its own: search them */
 static mkv_rmem_t *mkv_op_rmem(const mkv_op_t *op, size_t i)
 {
-    size_t r = 0;
+    size_t low = 0, high = op->num_refs, middle;
 
-    while (op->refs[r].remote->rkey != op->rkeys[i]) {
-        ++r;
+    while (high - low > 1) {
+        middle = low + (high - low) / 2;
+        if (op->refs[middle].first <= i) {
+            low = middle;
+        } else {
+            high = middle;
+        }
     }
-    return op->refs[r].remote;
+    return op->refs[low].remote;
 }
 
 static mkv_list_use_t mkv_op_list_use(const mkv_op_t *op)

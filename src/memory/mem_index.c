@@ -17,7 +17,7 @@ static int mkv_mem_compare(const void *a, const void *b)
     return (ma->base < mb->base) ? -1 : (ma->base > mb->base);
 }
 
-bool mkv_mem_index_make(mkv_ctx_t *ctx, mkv_mem_index_t *index)
+mkv_status_t mkv_mem_index_make(mkv_ctx_t *ctx, mkv_mem_index_t *index)
 {
     size_t num = mkv_list_length(&ctx->mems);
     mkv_mem_t *mem;
@@ -28,7 +28,8 @@ bool mkv_mem_index_make(mkv_ctx_t *ctx, mkv_mem_index_t *index)
     index->mems = calloc(num + 1, sizeof(*index->mems));
     index->ends = calloc(num + 1, sizeof(*index->ends));
     if ((index->mems == NULL) || (index->ends == NULL)) {
-        return false;
+        return mkv_error(&ctx->log, MKV_ERR_NOMEM,
+                         "no memory to sort %zu registrations", num);
     }
     mkv_list_for_each(mem, &ctx->mems, list)
     {
@@ -43,7 +44,7 @@ bool mkv_mem_index_make(mkv_ctx_t *ctx, mkv_mem_index_t *index)
                 ? index->ends[i - 1]
                 : end;
     }
-    return true;
+    return MKV_OK;
 }
 
 void mkv_mem_index_cleanup(mkv_mem_index_t *index)

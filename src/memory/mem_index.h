@@ -5,7 +5,7 @@
 
 /**
  * @file
- * Which registration covers a region. The caller holds the context's lock.
+ * Which registration covers a region. The caller holds ctx->mem_lock.
  */
 
 #include "memory/region.h"
@@ -17,8 +17,8 @@ typedef struct mkv_mem_index {
     size_t num;
 } mkv_mem_index_t;
 
-/** @return false: no memory; clean up in any case. */
-bool mkv_mem_index_make(mkv_ctx_t *ctx, mkv_mem_index_t *index);
+/** @return MKV_OK, MKV_ERR_NOMEM; clean up in any case. */
+mkv_status_t mkv_mem_index_make(mkv_ctx_t *ctx, mkv_mem_index_t *index);
 
 void mkv_mem_index_cleanup(mkv_mem_index_t *index);
 

@@ -224,7 +224,8 @@ static void mkv_plan_sum(mkv_plan_t *plan)
     }
 }
 
-void mkv_plan_free(mkv_plan_t *plan)
+/* What the plan has outside the context's lists */
+static void mkv_plan_discard(mkv_plan_t *plan)
 {
     uint32_t i;
 
@@ -235,10 +236,15 @@ void mkv_plan_free(mkv_plan_t *plan)
         mkv_byte_list_cleanup(&plan->bytes[i]);
     }
     free(plan->bytes);
+    free(plan);
+}
+
+void mkv_plan_free(mkv_plan_t *plan)
+{
     mkv_list_cache_forget(&plan->lists);
     mkv_list_del(&plan->list);
     --plan->map->num_uses;
-    free(plan);
+    mkv_plan_discard(plan);
 }
 
 mkv_plan_t *mkv_plan_new(mkv_map_t *map, uint32_t flags)
@@ -251,16 +257,22 @@ mkv_plan_t *mkv_plan_new(mkv_map_t *map, uint32_t flags)
     }
     mkv_list_init(&plan->list);
     mkv_list_init(&plan->lists);
-    mkv_list_add_tail(&map->plans, &plan->list);
     plan->ctx = map->ctx;
     plan->map = map;
     plan->flags = flags;
-    plan->serial = ++map->ctx->last_plan;
     plan->memory = size;
+    return plan;
+}
+
+void mkv_plan_add(mkv_plan_t *plan)
+{
+    mkv_map_t *map = plan->map;
+
+    mkv_list_add_tail(&map->plans, &plan->list);
+    plan->serial = ++map->ctx->last_plan;
     ++map->num_uses;
     ++map->remote->count->plans_created;
     ++map->ctx->count.plans_created;
-    return plan;
 }
 
 mkv_status_t mkv_plan_make(mkv_map_t *map, const mkv_units_t *units, size_t num_units,
@@ -282,7 +294,7 @@ mkv_status_t mkv_plan_make(mkv_map_t *map, const mkv_units_t *units, size_t num_
     for (i = 0; i < num_units; ++i) {
         status = mkv_plan_merge(plan, &units[i]);
         if (status != MKV_OK) {
-            mkv_plan_free(plan);
+            mkv_plan_discard(plan);
             return mkv_error(&map->ctx->log, status, "no memory for %u blocks",
                              units[i].num_local);
         }
@@ -301,9 +313,12 @@ mkv_status_t mkv_plan_create(mkv_map_t *map, const mkv_units_t *units, size_t nu
     if (mkv_ctx_check(map->ctx, "plan_create") != MKV_OK) {
         return MKV_ERR_INVALID;
     }
-    mkv_enter(map->ctx);
     status = mkv_plan_make(map, units, num_units, flags, plan_p);
-    mkv_leave(map->ctx);
+    if (status == MKV_OK) {
+        mkv_enter(map->ctx);
+        mkv_plan_add(*plan_p);
+        mkv_leave(map->ctx);
+    }
     return status;
 }
 

@@ -34,12 +34,15 @@ struct mkv_plan {
     mkv_plan_part_t parts[]; /**< Parallel to map->components */
 };
 
-/** Like mkv_plan_create(), under the context's lock. */
+/** Like mkv_plan_create(), but mkv_plan_add() follows. Needs no lock. */
 mkv_status_t mkv_plan_make(mkv_map_t *map, const mkv_units_t *units, size_t num_units,
                            uint32_t flags, mkv_plan_t **plan_p);
 
-/** A plan of nothing; the caller holds the context's lock. NULL: no memory. */
+/** A plan of nothing, which mkv_plan_add() follows. Needs no lock. NULL: no memory. */
 mkv_plan_t *mkv_plan_new(mkv_map_t *map, uint32_t flags);
+
+/** Enter a new plan into its map; the caller holds the context's lock. */
+void mkv_plan_add(mkv_plan_t *plan);
 
 /** The caller holds the context's lock; no post uses it. */
 void mkv_plan_free(mkv_plan_t *plan);

@@ -205,6 +205,9 @@ static mkv_status_t mkv_plan_add_bytes(mkv_map_t *map, mkv_byte_list_t *lists,
         plan->memory +=
             (lists[i].steps != NULL) ? lists[i].num * sizeof(*lists[i].steps) : 0;
     }
+    mkv_enter(map->ctx);
+    mkv_plan_add(plan);
+    mkv_leave(map->ctx);
     *plan_p = plan;
     return MKV_OK;
 }
@@ -233,9 +236,7 @@ mkv_status_t mkv_plan_create_bytes(mkv_map_t *map, const mkv_bytes_t *bytes,
         status = mkv_bytes_take(map, &bytes[i], i, lists);
     }
     if (status == MKV_OK) {
-        mkv_enter(map->ctx);
         status = mkv_plan_add_bytes(map, lists, flags, plan_p);
-        mkv_leave(map->ctx);
     }
     if (status == MKV_OK) {
         return MKV_OK;

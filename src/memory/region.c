@@ -269,9 +269,11 @@ mkv_status_t mkv_region_add(mkv_ctx_t *ctx, const mkv_region_t *region,
         return status;
     }
 
+    pthread_mutex_lock(&ctx->mem_lock);
     mkv_enter(ctx);
     status = mkv_region_add_locked(ctx, &info, id_p);
     mkv_leave(ctx);
+    pthread_mutex_unlock(&ctx->mem_lock);
     return status;
 }
 
@@ -362,7 +364,7 @@ static mkv_status_t mkv_mem_create(mkv_ctx_t *ctx, const mkv_span_t *span)
     return MKV_OK;
 }
 
-/* @return The first error, as mkv_mem_destroy(). */
+/* The lock is released in between. @return The first error, as mkv_mem_destroy(). */
 static mkv_status_t mkv_mems_destroy_unused(mkv_ctx_t *ctx)
 {
     mkv_status_t status, first = MKV_OK;
@@ -371,6 +373,7 @@ static mkv_status_t mkv_mems_destroy_unused(mkv_ctx_t *ctx)
     mkv_list_for_each_safe(mem, next, &ctx->mems, list)
     {
         if (mem->num_regions == 0) {
+            mkv_pause(ctx);
             status = mkv_mem_destroy(ctx, mem);
             first = (first == MKV_OK) ? status : first;
         }
@@ -378,14 +381,30 @@ static mkv_status_t mkv_mems_destroy_unused(mkv_ctx_t *ctx)
     return first;
 }
 
+/* One registration a round: UCX may take milliseconds for it */
+static mkv_status_t mkv_mems_create(mkv_ctx_t *ctx, const mkv_span_t *spans, size_t num)
+{
+    mkv_status_t status = MKV_OK;
+    size_t i;
+
+    mkv_enter(ctx);
+    for (i = 0; (i < num) && (status == MKV_OK); ++i) {
+        if (i > 0) {
+            mkv_pause(ctx);
+        }
+        status = mkv_mem_create(ctx, &spans[i]);
+    }
+    mkv_leave_quietly(ctx);
+    return status;
+}
+
 /* Registers what the regions without memory need. @return As mkv_regions_register(). */
 static mkv_status_t mkv_regions_make_mems(mkv_ctx_t *ctx, const mkv_mem_index_t *index)
 {
     mkv_span_t *spans = calloc(ctx->num_regions + 1, sizeof(*spans));
-    mkv_status_t status = MKV_OK;
+    mkv_status_t status;
     mkv_lregion_t *region;
     size_t num = 0;
-    size_t i;
 
     if (spans == NULL) {
         return mkv_error(&ctx->log, MKV_ERR_NOMEM, "no memory to sort %u regions",
@@ -399,55 +418,83 @@ static mkv_status_t mkv_regions_make_mems(mkv_ctx_t *ctx, const mkv_mem_index_t 
     }
     num = mkv_spans_join(spans, num);
     status = mkv_spans_check_types(ctx, index, spans, num);
-    for (i = 0; (i < num) && (status == MKV_OK); ++i) {
-        status = mkv_mem_create(ctx, &spans[i]);
+    if (status == MKV_OK) {
+        status = mkv_mems_create(ctx, spans, num);
     }
     free(spans);
     return status;
 }
 
-static void mkv_regions_take_mems(mkv_ctx_t *ctx, const mkv_mem_index_t *index)
+/* @param mems  Parallel to ctx->regions; NULL: has one already. */
+static void mkv_regions_find_mems(const mkv_ctx_t *ctx, const mkv_mem_index_t *index,
+                                  mkv_mem_t **mems)
 {
-    mkv_lregion_t *region;
-    mkv_mem_t *mem;
+    const mkv_lregion_t *region;
+    size_t i = 0;
 
     mkv_list_for_each(region, &ctx->regions, list)
     {
-        mem = (region->mem == NULL) ? mkv_mem_find(index, &region->info) : NULL;
-        if (mem != NULL) {
-            region->mem = mem;
-            region->epoch = ctx->epoch + 1;
-            ++mem->num_regions;
-        }
+        mems[i++] = (region->mem == NULL) ? mkv_mem_find(index, &region->info) : NULL;
     }
+}
+
+static void mkv_regions_take_mems(mkv_ctx_t *ctx, mkv_mem_t *const *mems)
+{
+    mkv_lregion_t *region;
+    size_t i = 0;
+
+    mkv_enter(ctx);
+    mkv_list_for_each(region, &ctx->regions, list)
+    {
+        if (mems[i] != NULL) {
+            region->mem = mems[i];
+            region->epoch = ctx->epoch + 1;
+            ++region->mem->num_regions;
+        }
+        ++i;
+    }
+    ++ctx->epoch;
+    mkv_leave_quietly(ctx);
+}
+
+/* Give each region the memory that covers it. @return MKV_OK, MKV_ERR_NOMEM. */
+static mkv_status_t mkv_regions_settle(mkv_ctx_t *ctx)
+{
+    mkv_mem_t **mems = calloc(ctx->num_regions + 1, sizeof(mkv_mem_t *));
+    mkv_mem_index_t index;
+    mkv_status_t status;
+
+    if (mems == NULL) {
+        return mkv_error(&ctx->log, MKV_ERR_NOMEM, "no memory to sort %u regions",
+                         ctx->num_regions);
+    }
+    status = mkv_mem_index_make(ctx, &index);
+    if (status == MKV_OK) {
+        mkv_regions_find_mems(ctx, &index, mems);
+        mkv_regions_take_mems(ctx, mems);
+    }
+    mkv_mem_index_cleanup(&index);
+    free(mems);
+    return status;
 }
 
 mkv_status_t mkv_regions_register(mkv_ctx_t *ctx)
 {
-    mkv_status_t status = MKV_ERR_NOMEM;
-    mkv_mem_index_t before, after;
+    mkv_mem_index_t index;
+    mkv_status_t status = mkv_mem_index_make(ctx, &index);
 
-    if (mkv_mem_index_make(ctx, &before)) {
-        status = mkv_regions_make_mems(ctx, &before);
+    if (status == MKV_OK) {
+        status = mkv_regions_make_mems(ctx, &index);
     }
-    mkv_mem_index_cleanup(&before);
+    mkv_mem_index_cleanup(&index);
+    if (status == MKV_OK) {
+        status = mkv_regions_settle(ctx);
+    }
     if (status != MKV_OK) {
-        goto err_mems;
+        mkv_enter(ctx);
+        (void)mkv_mems_destroy_unused(ctx);
+        mkv_leave_quietly(ctx);
     }
-
-    status = mkv_mem_index_make(ctx, &after) ? MKV_OK : MKV_ERR_NOMEM;
-    if (status == MKV_OK) {
-        mkv_regions_take_mems(ctx, &after);
-        ++ctx->epoch;
-    }
-    mkv_mem_index_cleanup(&after);
-    if (status == MKV_OK) {
-        return MKV_OK;
-    }
-    (void)mkv_error(&ctx->log, status, "no memory to sort the registrations");
-
-err_mems:
-    (void)mkv_mems_destroy_unused(ctx);
     return status;
 }
 
@@ -472,8 +519,9 @@ static void mkv_region_destroy(mkv_ctx_t *ctx, mkv_lregion_t *region)
     free(region);
 }
 
-mkv_status_t mkv_regions_remove(mkv_ctx_t *ctx, const mkv_region_id_t *ids,
-                                size_t num_ids)
+static mkv_status_t mkv_regions_remove_locked(mkv_ctx_t *ctx,
+                                              const mkv_region_id_t *ids,
+                                              size_t num_ids)
 {
     mkv_lregion_t *region;
     size_t i;
@@ -507,6 +555,17 @@ mkv_status_t mkv_regions_remove(mkv_ctx_t *ctx, const mkv_region_id_t *ids,
     }
     ctx->removed_epoch = ++ctx->epoch;
     return mkv_mems_destroy_unused(ctx);
+}
+
+mkv_status_t mkv_regions_remove(mkv_ctx_t *ctx, const mkv_region_id_t *ids,
+                                size_t num_ids)
+{
+    mkv_status_t status;
+
+    mkv_enter(ctx);
+    status = mkv_regions_remove_locked(ctx, ids, num_ids);
+    mkv_leave_quietly(ctx);
+    return status;
 }
 
 mkv_status_t mkv_regions_cleanup(mkv_ctx_t *ctx)

@@ -43,14 +43,16 @@ typedef struct mkv_lregion {
 } mkv_lregion_t;
 
 /**
- * Register memory for all regions that have none, and begin a new epoch.
+ * Register memory for all regions that have none, and begin a new epoch. The caller
+ * holds ctx->mem_lock alone.
  *
  * @return MKV_OK, or as mkv_regions_commit(); then nothing has changed.
  */
 mkv_status_t mkv_regions_register(mkv_ctx_t *ctx);
 
 /**
- * Remove regions, and memory that holds none any more; begins a new epoch.
+ * Remove regions, and memory that holds none any more; begins a new epoch. The caller
+ * holds ctx->mem_lock alone.
  *
  * @return As mkv_regions_drop().
  */

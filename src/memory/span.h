@@ -5,7 +5,7 @@
 
 /**
  * @file
- * Memory to register for new regions. The caller holds the context's lock.
+ * Memory to register for new regions. The caller holds ctx->mem_lock.
  */
 
 #include "memory/mem_index.h"

@@ -202,15 +202,17 @@ mkv_status_t mkv_regions_commit(mkv_ctx_t *ctx, uint64_t *epoch_p)
     if (mkv_ctx_check(ctx, "regions_commit") != MKV_OK) {
         return MKV_ERR_INVALID;
     }
-    mkv_enter(ctx);
+    pthread_mutex_lock(&ctx->mem_lock);
     status = mkv_regions_register(ctx);
     if (status == MKV_OK) {
+        mkv_enter(ctx);
         mkv_hello_send_regions(ctx);
         if (epoch_p != NULL) {
             *epoch_p = ctx->epoch;
         }
+        mkv_leave(ctx);
     }
-    mkv_leave(ctx);
+    pthread_mutex_unlock(&ctx->mem_lock);
     return status;
 }
 
@@ -223,13 +225,15 @@ mkv_status_t mkv_regions_drop(mkv_ctx_t *ctx, const mkv_region_id_t *ids,
     if (mkv_ctx_check(ctx, "regions_drop") != MKV_OK) {
         return MKV_ERR_INVALID;
     }
-    mkv_enter(ctx);
+    pthread_mutex_lock(&ctx->mem_lock);
     epoch = ctx->epoch;
     status = mkv_regions_remove(ctx, ids, num_ids);
     if (ctx->epoch != epoch) {
+        mkv_enter(ctx);
         mkv_hello_send_regions(ctx);
+        mkv_leave(ctx);
     }
-    mkv_leave(ctx);
+    pthread_mutex_unlock(&ctx->mem_lock);
     return status;
 }
 

@@ -113,6 +113,7 @@ static mkv_status_t mkv_push_plan_add(mkv_leg_t *leg, const mkv_msg_t *msg,
         free(entry);
         return status;
     }
+    mkv_plan_add(entry->plan);
     entry->serial = msg->plan;
     mkv_list_init(&entry->list);
     mkv_list_add_tail(&leg->push_plans, &entry->list);

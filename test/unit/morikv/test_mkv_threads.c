@@ -478,6 +478,239 @@ START_TEST(a_context_waits_for_no_other)
 }
 END_TEST
 
+/* ---- Calls with many steps ------------------------------------------------------- */
+
+#define FEIGNED 1u /* A waiting thread that never takes the lock */
+#define NUM_PIECES (3 * MKV_ROUND_COST + 1)
+#define NUM_ALLOCS 12u
+#define ROOM 4096u
+
+typedef struct long_call {
+    mkv_status_t (*run)(void);
+    void (*at_pause)(unsigned count); /* has the lock; or NULL */
+    mkv_status_t status;
+    char text[256];
+    bool is_back; /* atomic */
+} long_call_t;
+
+static mkv_region_id_t ids[2], alloc_ids[NUM_ALLOCS];
+static uint8_t bytes_here[ROOM], bytes_there[ROOM];
+static uint8_t allocs[NUM_ALLOCS][ROOM];
+static mkv_op_t *op;
+
+static void *make_call(void *arg)
+{
+    long_call_t *call = arg;
+
+    call->status = call->run();
+    (void)snprintf(call->text, sizeof(call->text), "%s", mkv_last_error());
+    __atomic_store_n(&call->is_back, true, __ATOMIC_RELEASE);
+    return NULL;
+}
+
+/* Wait until the call waits for the lock, which this thread holds. @return false: the
+ * call has returned. */
+static bool is_at_lock(const long_call_t *call)
+{
+    unsigned empty = 0;
+
+    while (__atomic_load_n(&A->ctx->num_waiting, __ATOMIC_RELAXED) == FEIGNED) {
+        if (__atomic_load_n(&call->is_back, __ATOMIC_ACQUIRE)) {
+            return false;
+        }
+        mkv_test_pause(&empty);
+    }
+    return true;
+}
+
+/* The call stops at each pause until this thread counts a turn for the feigned one.
+ * @return How many times the call released the lock before its end. */
+static unsigned count_pauses(long_call_t *call)
+{
+    unsigned count = 0, empty = 0;
+    bool goes_on = true;
+    pthread_t thread;
+
+    pthread_mutex_lock(&A->ctx->lock);
+    __atomic_add_fetch(&A->ctx->num_waiting, FEIGNED, __ATOMIC_RELAXED);
+    ck_assert_int_eq(pthread_create(&thread, NULL, make_call, call), 0);
+    ck_assert(is_at_lock(call));
+    while (goes_on) {
+        pthread_mutex_unlock(&A->ctx->lock);
+        mkv_test_pause(&empty);
+        pthread_mutex_lock(&A->ctx->lock);
+        if (__atomic_load_n(&A->ctx->num_waiting, __ATOMIC_RELAXED) == FEIGNED) {
+            __atomic_add_fetch(&A->ctx->num_turns, 1, __ATOMIC_RELAXED);
+            goes_on = is_at_lock(call);
+            count += goes_on;
+            if (goes_on && (call->at_pause != NULL)) {
+                call->at_pause(count);
+            }
+        }
+    }
+    __atomic_sub_fetch(&A->ctx->num_waiting, FEIGNED, __ATOMIC_RELAXED);
+    pthread_mutex_unlock(&A->ctx->lock);
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    return count;
+}
+
+static mkv_status_t add_bytes(const pair_side_t *side, int32_t layer, void *base,
+                              mkv_region_id_t *id_p)
+{
+    mkv_region_t region = {.size = sizeof(region),
+                           .component = 63,
+                           .layer = layer,
+                           .flags = MKV_REGION_OPTIONAL | MKV_REGION_BYTES |
+                                    MKV_REGION_ONE_SIDED,
+                           .base = base,
+                           .length = ROOM,
+                           .alloc_base = base, /* not joined with its neighbours */
+                           .alloc_length = ROOM};
+
+    return mkv_region_add(side->ctx, &region, id_p);
+}
+
+static void add_ends(void)
+{
+    OK(add_bytes(A, 1, bytes_here, &ids[0]));
+    OK(add_bytes(B, 2, bytes_there, &ids[1]));
+    OK(mkv_regions_commit(A->ctx, NULL));
+    OK(mkv_regions_commit(B->ctx, NULL));
+    pair_run();
+}
+
+static mkv_status_t post_many(void)
+{
+    static mkv_op_piece_t pieces[NUM_PIECES];
+    const mkv_op_params_t params = {.size = sizeof(params),
+                                    .mode = MKV_WRITE,
+                                    .pieces = pieces,
+                                    .num_pieces = NUM_PIECES};
+    size_t i;
+
+    for (i = 0; i < NUM_PIECES; ++i) {
+        pieces[i] = (mkv_op_piece_t){ids[0], ids[1], 2 * (i % 1000), 3 * (i % 1000), 1};
+    }
+    return mkv_op_post(A->peers[1], &params, &op);
+}
+
+static void regions_in_use_stay(unsigned count)
+{
+    ck_assert(mkv_list_is_empty(&A->ctx->ops)); /* not posted yet */
+    if (count == 1) {
+        IS(mkv_regions_drop(A->ctx, ids, 1), MKV_ERR_BUSY);
+    }
+}
+
+static void the_peer_ends(unsigned count)
+{
+    if (count == 2) {
+        OK(mkv_peer_declare_dead(A->peers[1]));
+    }
+}
+
+static void the_peer_is_closed(unsigned count)
+{
+    if (count == 2) {
+        OK(mkv_map_destroy(A->maps[1]));
+        A->maps[1] = NULL;
+        OK(mkv_peer_close(A->peers[1], MKV_CLOSE_FLUSH));
+        pair_run();
+        ck_assert(!mkv_list_is_empty(&A->ctx->dead_peers)); /* the post holds it */
+    }
+}
+
+/* Loop index: the peer ends before the last round, or is closed */
+START_TEST(a_post_of_many_pieces_lets_other_threads_in)
+{
+    static void (*const at_pause[])(unsigned) = {regions_in_use_stay, the_peer_ends,
+                                                 the_peer_is_closed};
+    long_call_t call = {.run = post_many, .at_pause = at_pause[_i]};
+
+    pair_setup();
+    add_ends();
+    ck_assert_uint_eq(count_pauses(&call), _i ? 2 : 3);
+    ck_assert_int_eq(call.status, _i ? MKV_ERR_PEER : MKV_OK);
+    pair_run();
+    if (_i == 0) {
+        ck_assert_int_eq(mkv_op_status(op), MKV_OK);
+        OK(mkv_op_close(op));
+    } else {
+        ck_assert_ptr_nonnull(strstr(call.text, "is not ready"));
+    }
+    ck_assert(mkv_list_is_empty(&A->ctx->ops));
+    ck_assert(mkv_list_is_empty(&A->ctx->dead_peers));
+    OK(mkv_regions_drop(A->ctx, ids, 1)); /* in use by nothing */
+    pair_teardown();
+}
+END_TEST
+
+static mkv_status_t commit(void)
+{
+    return mkv_regions_commit(A->ctx, NULL);
+}
+
+static mkv_status_t drop(void)
+{
+    return mkv_regions_drop(A->ctx, alloc_ids, NUM_ALLOCS);
+}
+
+static unsigned num_memh(void)
+{
+    mkv_stats_t stats = {.size = sizeof(stats)};
+
+    OK(mkv_stats(A->ctx, NULL, &stats));
+    return (unsigned)stats.num_memh;
+}
+
+/* Each pause of a commit comes behind one more registration */
+static void one_more_is_registered(unsigned count)
+{
+    ck_assert_uint_ge(num_memh(), count);
+}
+
+START_TEST(registrations_let_other_threads_in)
+{
+    long_call_t committing = {.run = commit, .at_pause = one_more_is_registered};
+    long_call_t dropping = {.run = drop};
+    unsigned before, i;
+
+    pair_setup();
+    before = num_memh();
+    for (i = 0; i < NUM_ALLOCS; ++i) {
+        OK(add_bytes(A, (int32_t)i, allocs[i], &alloc_ids[i]));
+    }
+    ck_assert_uint_ge(count_pauses(&committing), NUM_ALLOCS - 1);
+    OK(committing.status);
+    ck_assert_uint_eq(num_memh(), before + NUM_ALLOCS);
+    ck_assert_uint_ge(count_pauses(&dropping), NUM_ALLOCS);
+    OK(dropping.status);
+    ck_assert_uint_eq(num_memh(), before);
+    pair_run();
+    pair_teardown();
+}
+END_TEST
+
+/* A thread has the lock, and the blocks are wrong: the error needs no lock */
+START_TEST(blocks_are_checked_without_the_lock)
+{
+    const uint32_t outside = UINT32_MAX;
+    const mkv_units_t units = {
+        .num_local = 1, .num_remote = 1, .local = &outside, .remote = &outside};
+    mkv_plan_t *none = NULL;
+    pthread_t thread;
+
+    pair_setup();
+    bind_write();
+    thread = go_inside();
+    IS(mkv_plan_create(A->maps[1], &units, 1, 0, &none), MKV_ERR_BOUNDS);
+    come_out(thread);
+    OK(mkv_xfer_abort(active, MKV_ERR_ABORTED, "test"));
+    pair_run();
+    finish();
+}
+END_TEST
+
 /* ---- All at once ----------------------------------------------------------------- */
 
 #define ROUNDS 60u
@@ -700,6 +933,9 @@ int main(void)
     tcase_add_test(tcase, a_context_waits_for_no_other);
     tcase_add_loop_test(tcase, a_thread_goes_on_while_calls_are_in_flight, 0, 3);
     tcase_add_test(tcase, a_callback_of_its_own_thread_cannot_close_a_context);
+    tcase_add_loop_test(tcase, a_post_of_many_pieces_lets_other_threads_in, 0, 3);
+    tcase_add_test(tcase, registrations_let_other_threads_in);
+    tcase_add_test(tcase, blocks_are_checked_without_the_lock);
     tcase_add_loop_test(tcase, many_threads_at_once, 0, 2);
     return pair_main("mkv_threads", tcase);
 }
