@@ -266,6 +266,38 @@ static void kept_messages_stay_whole(ct_t *ct)
              (size_t)count);
 }
 
+/* UCP makes an endpoint for each of its own, however many there are to one process */
+static void many_endpoints_of_one_interface_all_send(ct_t *ct)
+{
+    enum { NUM = 1100 };
+    uint64_t deadline = mkv_test_now_ms() + (uint64_t)mkv_test_limit_ms();
+    static uct_ep_h eps[NUM];
+    ucs_status_t status;
+    unsigned i;
+
+    if (ct->side.attr.cap.flags & UCT_IFACE_FLAG_CONNECT_TO_EP) {
+        snprintf(ct->skip, sizeof(ct->skip), "each endpoint is a connection");
+        return;
+    }
+
+    ct_connect(ct);
+    for (i = 0; i < NUM; ++i) {
+        ck_assert_int_eq(ct_ep_create(&ct->side, &ct->peer_addr, &eps[i]), UCS_OK);
+        while ((status = uct_ep_am_short(eps[i], CT_AM_ID, i, NULL, 0)) ==
+               UCS_ERR_NO_RESOURCE) {
+            ct_progress(ct);
+            ck_assert_msg(mkv_test_now_ms() < deadline, "endpoint %u: no resources", i);
+        }
+        ck_assert_msg(status == UCS_OK, "endpoint %u: %s", i,
+                      ucs_status_string(status));
+    }
+    ct_am_expect(ct, NUM, 0);
+    for (i = 0; i < NUM; ++i) {
+        uct_ep_destroy(eps[i]);
+    }
+    snprintf(ct->covered, sizeof(ct->covered), "%d endpoints", NUM);
+}
+
 
 const ct_case_t ct_cases_am[] = {
     {"am_short_carries_any_length", .flags = UCT_IFACE_FLAG_AM_SHORT,
@@ -279,4 +311,7 @@ const ct_case_t ct_cases_am[] = {
      .run = many_messages_all_arrive},
     {"kept_messages_stay_whole", .flags = UCT_IFACE_FLAG_AM_BCOPY,
      .run = kept_messages_stay_whole},
+    {"many_endpoints_of_one_interface_all_send",
+     .flags = UCT_IFACE_FLAG_AM_SHORT | UCT_IFACE_FLAG_CONNECT_TO_IFACE,
+     .run = many_endpoints_of_one_interface_all_send},
     {NULL}};

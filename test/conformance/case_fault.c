@@ -14,6 +14,12 @@
 /* A check of a stopped process that expects less waits no longer. */
 #define CT_FAULT_SILENCE_MS 50
 
+/* A sleep that nothing ends, and how many in a row are waited for */
+#define CT_FAULT_REST_MS 100
+#define CT_FAULT_RESTS 10
+/* A transport that wakes so often does something about its silent peer */
+#define CT_FAULT_WAKEUPS 10
+
 #define CT_FAULT_SPACE ((size_t)4 << 20)
 #define CT_FAULT_MAX_OPS 4096
 
@@ -461,6 +467,44 @@ static void closing_of_an_idle_peer_is_told(ct_t *ct)
     ct_fault_close(ct, &fault);
 }
 
+/* Progress until there is none, arm, and sleep. @return Whether nothing woke it. */
+static int ct_fault_rests(ct_t *ct, struct pollfd *fd)
+{
+    while (ct_progress(ct) > 0) {
+    }
+    return (uct_iface_event_arm(ct->side.iface, UCT_EVENT_SEND_COMP) == UCS_OK) &&
+           (poll(fd, 1, CT_FAULT_REST_MS) == 0);
+}
+
+/* The peer is silent and the endpoint is closed meanwhile, in the middle of what the
+ * transport does about it: nothing of that wakes a sleeping thread for ever. */
+static void interface_sleeps_after_a_silent_peer_was_closed(ct_t *ct)
+{
+    struct pollfd fd = {.events = POLLIN};
+    unsigned num_rests = 0, num_wakeups = 0;
+    ct_fault_t fault;
+
+    if (!ct_fault_open(ct, &fault)) {
+        return;
+    }
+    ck_assert_int_eq(uct_iface_event_fd_get(ct->side.iface, &fd.fd), UCS_OK);
+    ct->is_hurt = 1;
+    ct_cmd(ct, CT_CMD_CLOSE, 0, 0, 0, 0, 0);
+    (void)ct_fault_post(ct, &fault, 1000);
+    while ((ct->side.events.num_ep_errors == 0) && (num_rests < CT_FAULT_RESTS) &&
+           (num_wakeups < CT_FAULT_WAKEUPS)) {
+        ct_fault_rests(ct, &fd) ? ++num_rests : ++num_wakeups;
+    }
+    uct_ep_destroy(ct->ep);
+    ct->ep = NULL;
+    while (!ct_fault_rests(ct, &fd)) {
+        ck_assert_msg(++num_wakeups < 1000, "the interface wakes for ever");
+    }
+    ct_fault_close(ct, &fault);
+    snprintf(ct->covered, sizeof(ct->covered), "%u rests, %u errors, %u wake-ups",
+             num_rests, ct->side.events.num_ep_errors, num_wakeups);
+}
+
 /* A new peer takes the place of the dead one: no state of the old one is left. */
 static void new_peer_works_after_a_death(ct_t *ct)
 {
@@ -522,6 +566,11 @@ const ct_case_t ct_cases_fault[] = {
      .event_flags = UCT_IFACE_FLAG_EVENT_FD,
      .traits = CT_TRAIT_OTHER_PROCESS | CT_TRAIT_CHECKED_KEYS,
      .run = closing_of_an_idle_peer_is_told},
+    {"interface_sleeps_after_a_silent_peer_was_closed",
+     .flags = UCT_IFACE_FLAG_ERRHANDLE_PEER_FAILURE,
+     .event_flags = UCT_IFACE_FLAG_EVENT_SEND_COMP | UCT_IFACE_FLAG_EVENT_FD,
+     .traits = CT_TRAIT_OTHER_PROCESS,
+     .run = interface_sleeps_after_a_silent_peer_was_closed},
     {"stopped_peer_delays_and_loses_nothing", .traits = CT_TRAIT_OTHER_PROCESS,
      .run = stopped_peer_delays_and_loses_nothing},
     {"memory_of_a_stopped_peer_is_not_waited_for", .traits = CT_TRAIT_OTHER_PROCESS,
