@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Expectations of MORI's own Python tests of io (ROCm/mori 624002c, tests/python/io), case by
-case.
+case; and of two branches: pull requests 177 at 1e3ce4e1 (TCP) and 515 at 73a58f2d (Split).
 
 py_mori_cases.py runs all of them; py_mori_cases.py peer is the other process of two cases. GPU
 memory of two devices is libhipcpu's. A case has the name of MORI's, and its parameters.
@@ -34,7 +34,9 @@ from mori.io import (
     MemoryDesc,
     MemoryLocationType,
     RdmaBackendConfig,
+    SessionUnavailableError,
     StatusCode,
+    TcpBackendConfig,
     XgmiBackendConfig,
     set_log_level,
 )
@@ -509,6 +511,74 @@ class Suballocation(unittest.TestCase):
         status.Wait()
         self.assertTrue(status.Succeeded(), status.Message())
         self.assertEqual(tensor.read(), counted(size))
+
+
+class Tcp(unittest.TestCase):
+    """test_engine.py of pull request 177, over the lanes that UCX has here"""
+
+    def test_tcp_engine_desc_port_zero_auto_bind(self):
+        engine = IOEngine("engine_tcp_port0", IOEngineConfig(host="127.0.0.1", port=0))
+        self.addCleanup(engine.close)
+        engine.create_backend(BackendType.TCP, TcpBackendConfig())
+        self.assertGreater(engine.get_engine_desc().port, 0)
+
+    def test_tcp_config_defaults_and_lane_validation(self):
+        config = TcpBackendConfig()
+        sizes = (config.sock_sndbuf_bytes, config.sock_rcvbuf_bytes)
+        self.assertEqual(sizes, (32 * 1024 * 1024,) * 2)
+        self.assertEqual((config.num_data_conns, config.striping_threshold_bytes), (8, 65536))
+        for lanes in (0, 17):
+            with self.assertRaises(ValueError):
+                TcpBackendConfig(num_data_conns=lanes)
+
+    def test_tcp_cpu_write_read_and_batch(self):
+        pair = [IOEngine(f"tcp_cpu_{side}", IOEngineConfig("127.0.0.1", 0)) for side in "ab"]
+        for engine in pair:
+            self.addCleanup(engine.close)
+            engine.create_backend(BackendType.TCP, TcpBackendConfig())
+        pair[0].register_remote_engine(pair[1].get_engine_desc())
+        pair[1].register_remote_engine(pair[0].get_engine_desc())
+        source, to = Tensor(4096, None, random_bytes(4096)), Tensor(4096)
+        mine, theirs = (e.register_torch_tensor(t) for e, t in zip(pair, (source, to)))
+        self.assertEqual(MemoryDesc.unpack(theirs.pack()), theirs)
+        session, data = pair[0].create_session(mine, theirs), source.read()
+        offsets, sizes = [0, 256, 512, 768], [128] * 4
+        parts = bytearray(4096)
+        for offset in offsets:
+            parts[offset : offset + 128] = data[offset : offset + 128]
+        for call, expected in (
+            (lambda uid: pair[0].write(mine, 0, theirs, 0, 4096, uid), (data, data)),
+            (lambda uid: pair[0].read(mine, 0, theirs, 0, 4096, uid), (bytes(4096),) * 2),
+            (lambda uid: session.batch_write(offsets, offsets, sizes, uid), (data, parts)),
+        ):
+            to.fill(bytes(4096))
+            source.fill(data)
+            uid = pair[0].allocate_transfer_uid()
+            status = call(uid)
+            wait_for(lambda: not status.InProgress())
+            self.assertTrue(status.Succeeded(), status)
+            inbound = wait_for(lambda: pair[1].pop_inbound_transfer_status("tcp_cpu_a", uid))
+            self.assertTrue(inbound.Succeeded())
+            self.assertEqual((source.read(), to.read()), expected)
+
+
+class Split(unittest.TestCase):
+    """test_xgmi_split_visibility.py: memory is registered before its backend is there, and a
+    session that cannot be is refused with its cause"""
+
+    def test_create_session_names_its_reason(self):
+        engine, other = (IOEngine(f"split_{side}", IOEngineConfig("", 0)) for side in "ab")
+        for each in (engine, other):
+            self.addCleanup(each.close)
+            each.create_backend(BackendType.XGMI, XgmiBackendConfig())
+        mine = engine.register_torch_tensor(Tensor(64, 0))
+        theirs = other.register_torch_tensor(Tensor(64, 1))
+        with self.assertRaisesRegex(SessionUnavailableError, "split_b is not registered"):
+            engine.create_session(mine, theirs)
+        engine.deregister_memory(mine)
+        engine.register_remote_engine(other.get_engine_desc())
+        with self.assertRaisesRegex(SessionUnavailableError, "memory .* is not registered"):
+            engine.create_session(mine, theirs)
 
 
 class TransferWait(unittest.TestCase):

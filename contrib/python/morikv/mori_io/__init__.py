@@ -15,11 +15,12 @@ from .config import (
     PollCqMode,
     RdmaBackendConfig,
     StatusCode,
+    TcpBackendConfig,
     XgmiBackendConfig,
     set_log_level,
 )
 from .desc import EngineDesc, MemoryDesc
-from .engine import IOEngine, IOEngineSession
+from .engine import IOEngine, IOEngineSession, SessionUnavailableError
 from .fabric import (
     fabric_alloc,
     fabric_free,
@@ -46,7 +47,9 @@ __all__ = [
     "PeerFailureReason",
     "PollCqMode",
     "RdmaBackendConfig",
+    "SessionUnavailableError",
     "StatusCode",
+    "TcpBackendConfig",
     "TransferStatus",
     "XgmiBackendConfig",
     "fabric_alloc",

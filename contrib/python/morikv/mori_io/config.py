@@ -80,6 +80,29 @@ class XgmiBackendConfig(BackendConfig):
 
 
 @dataclass
+class TcpBackendConfig(BackendConfig):
+    """Nothing of it acts: UCX's options ``UCX_TCP_*`` do, and MORIKV_XFER_TIMEOUT.
+
+    :raises ValueError: ``num_data_conns`` is not in 1 to 16, as in MORI-IO.
+    """
+
+    sock_sndbuf_bytes: int = 32 << 20
+    sock_rcvbuf_bytes: int = 32 << 20
+    op_timeout_ms: int = 30000
+    enable_keepalive: bool = True
+    keepalive_idle_sec: int = 30
+    keepalive_intvl_sec: int = 10
+    keepalive_cnt: int = 3
+    enable_ctrl_nodelay: bool = True
+    num_data_conns: int = 8
+    striping_threshold_bytes: int = 64 << 10
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.num_data_conns <= 16:
+            raise ValueError(f"num_data_conns is {self.num_data_conns}; expected 1 to 16")
+
+
+@dataclass
 class FabricBackendConfig(BackendConfig):
     """For programs that name it; there is no such backend."""
 

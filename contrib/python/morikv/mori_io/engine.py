@@ -49,6 +49,10 @@ def _ended(code: StatusCode, why: str) -> TransferStatus:
     return status
 
 
+class SessionUnavailableError(errors.NotFoundError, RuntimeError):
+    """No session for these memories: one is not registered, or its engine is not."""
+
+
 class IOEngineSession:
     """A local and a remote memory; offsets are in bytes from the beginning of each."""
 
@@ -184,10 +188,12 @@ class IOEngine:
             for kind, config in self._backends.items()
             if kind != BackendType.XGMI
         ]
-        notifies = any(config.enable_notification for config in configs)
+        notifies = any(getattr(config, "enable_notification", True) for config in configs)
         note = self.key.encode() if notifies else None
         options = _config.context_options(self._backends)
-        variables = settings.variables(configs)
+        variables = settings.variables(
+            config for config in configs if isinstance(config, _config.RdmaBackendConfig)
+        )
         hub = Hub(self.key, self._instance, options, variables, note)
         weakref.finalize(self, hub.close)
         return hub
@@ -318,9 +324,14 @@ class IOEngine:
         self, local_mem: MemoryDesc, remote_mem: MemoryDesc
     ) -> IOEngineSession | None:
         """:return: None: the engine has no backend.
-        :raises NotFoundError: the memory is not registered here, or its engine.
+        :raises SessionUnavailableError: the memory is not registered here, or its engine.
         """
-        return self._session(local_mem, remote_mem) if self._backends else None
+        if not self._backends:
+            return None
+        try:
+            return self._session(local_mem, remote_mem)
+        except errors.NotFoundError as error:
+            raise SessionUnavailableError(error.status, str(error)) from error
 
     def _session(self, local_mem: MemoryDesc, remote_mem: MemoryDesc) -> IOEngineSession:
         hub = self._get_hub()
