@@ -26,6 +26,7 @@ it_programs = \
 	test/integration/ucp/it_gone \
 	test/integration/ucp/it_lists \
 	test/integration/ucp/it_module \
+	test/integration/ucp/it_rest \
 	test/integration/ucp/it_select
 check_PROGRAMS += $(it_programs)
 TESTS += $(it_programs)
@@ -53,6 +54,15 @@ test_integration_ucp_ucp_gone_LDADD = test/support/libmkvtest.la $(UCX_LIBS) -lu
 test_integration_ucp_it_gone_SOURCES = test/integration/ucp/it_gone.c $(it_run_sources)
 test_integration_ucp_it_gone_CPPFLAGS = $(it_cppflags)
 test_integration_ucp_it_gone_LDADD = $(it_libs)
+
+# A worker that sleeps while its peers end in every order
+check_PROGRAMS += test/integration/ucp/ucp_rest
+test_integration_ucp_ucp_rest_SOURCES = test/integration/ucp/ucp_rest.c
+test_integration_ucp_ucp_rest_CPPFLAGS = $(AM_CPPFLAGS) -D_GNU_SOURCE
+test_integration_ucp_ucp_rest_LDADD = test/support/libmkvtest.la $(UCX_LIBS) -lucs
+test_integration_ucp_it_rest_SOURCES = test/integration/ucp/it_rest.c $(it_run_sources)
+test_integration_ucp_it_rest_CPPFLAGS = $(it_cppflags)
+test_integration_ucp_it_rest_LDADD = $(it_libs)
 
 # Copies through the host's memory, by counts
 test_integration_ucp_it_direct_SOURCES = test/integration/ucp/it_direct.c $(it_run_sources)

@@ -229,7 +229,6 @@ static void run_steps(void (*write_bytes)(void))
     ck_assert_uint_le(num_mapped(), mapped + MUCT_XGMI_BOX_RINGS - FIRST);
 }
 
-/* XM-04 */
 START_TEST(words_of_one_sender_do_not_concern_another)
 {
     begin_round(_i);
