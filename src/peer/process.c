@@ -14,6 +14,10 @@
  * process to open is known from one more byte, which holds a lock of the process. It is
  * a hint, renewed with each claim; nothing else depends on it.
  *
+ * A file has its random name from its first moment on, so no other user can take the
+ * name before. Afterwards one could: each open checks the owner. So the files need no
+ * private folder.
+ *
  * Where the kernel has no open file description locks (gVisor), all are locks of the
  * process. A process does not see its own locks, so a list of this copy's contexts is
  * searched before every open.
@@ -165,7 +169,8 @@ static int mkv_claims_open_file(const char *path, int flags)
     struct stat st;
     int fd = open(path, flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
 
-    if ((fd >= 0) && ((fstat(fd, &st) != 0) || !S_ISREG(st.st_mode))) {
+    if ((fd >= 0) &&
+        ((fstat(fd, &st) != 0) || !S_ISREG(st.st_mode) || (st.st_uid != geteuid()))) {
         close(fd);
         return -1;
     }

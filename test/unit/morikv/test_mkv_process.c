@@ -550,6 +550,28 @@ START_TEST(a_file_that_cannot_be_seen_proves_nothing)
 }
 END_TEST
 
+/* Another user could make a file of the name when the peer has removed its own, and
+ * hold any lock for ever. */
+START_TEST(a_file_of_another_user_proves_nothing)
+{
+    uint64_t claims[2];
+    char path[512];
+
+    ck_assert(start(claims, "a_file_of_another_user_proves_nothing"));
+    if (geteuid() != 0) {
+        mkv_test_skip("root", "a_file_of_another_user_proves_nothing",
+                      "who is not root cannot give a file away");
+        return;
+    }
+    snprintf(path, sizeof(path), "%s/morikv.%016llx", dir, (unsigned long long)OWNER);
+    ck_assert_int_eq(chown(path, 12345, 12345), 0);
+    mkv_watch_start(&watch, dir, OWNER, claims[0]);
+    ck_assert_int_eq(look(), MKV_CLAIM_UNKNOWN);
+    ck_assert_int_eq(chown(path, geteuid(), getegid()), 0);
+    ck_assert_int_eq(look(), MKV_CLAIM_HELD);
+}
+END_TEST
+
 /* A copy of the peer's process runs on a copy of its machine. Its end proves nothing
  * about the peer: it does not hold the claim of this connection */
 /* AB-05 */
@@ -890,6 +912,7 @@ int main(void)
     tcase_add_test(tcase, without_proc_and_boot_id_an_end_is_seen_and_not_before);
     tcase_add_test(tcase, a_process_outside_is_seen_from_a_private_pid_namespace);
     tcase_add_test(tcase, a_file_that_cannot_be_seen_proves_nothing);
+    tcase_add_test(tcase, a_file_of_another_user_proves_nothing);
     tcase_add_test(tcase, a_copy_of_the_owner_proves_nothing);
     tcase_add_loop_test(tcase, a_claim_that_was_over_is_known_by_another_one, 0, 6);
     tcase_add_loop_test(tcase, a_claim_of_this_process_that_was_over_is_known, 0, 2);
