@@ -23,7 +23,7 @@
 
 #define MAX_GOT 4096
 #define AT_ONCE 16
-#define FIRST 8 /* senders that find room whatever happens */
+#define FIRST 5 /* senders that find room whatever happens */
 
 
 static const muct_xgmi_iface_id_t id = {.slot = 3, .generation = 5};

@@ -466,6 +466,24 @@ START_TEST(message_arrives_when_its_endpoint_is_gone)
 }
 END_TEST
 
+/* Bytes that all files in the folder take */
+static size_t num_shared_bytes(void)
+{
+    size_t count = 0, i;
+    struct stat st;
+    char path[64];
+    glob_t found;
+
+    snprintf(path, sizeof(path), "%s/*/*", am_dir);
+    ck_assert_int_eq(glob(path, 0, NULL, &found), 0);
+    for (i = 0; i < found.gl_pathc; ++i) {
+        ck_assert_int_eq(stat(found.gl_pathv[i], &st), 0);
+        count += (size_t)st.st_blocks * 512;
+    }
+    globfree(&found);
+    return count;
+}
+
 /* More of them than the box has rings */
 START_TEST(endpoints_of_an_interface_share_a_ring)
 {
@@ -481,6 +499,10 @@ START_TEST(endpoints_of_an_interface_share_a_ring)
         receive_all(&am_other, &am_num_come[1], i + 1);
     }
     ck_assert_uint_eq(atomic_load(&inbox_of(&am_other)->box->num_used), 1);
+    /* two processes have one page more than the two interfaces of this one */
+    ck_assert_uint_lt(num_shared_bytes(),
+                      (1 << 20) -
+                          offsetof(muct_xgmi_page_t, slots[MUCT_XGMI_PAGE_SLOTS]));
 
     for (i = 0; i < NUM; ++i) {
         ck_assert_uint_ne(atomic_load(&inbox_of(&am_other)->box->places[0].owner),

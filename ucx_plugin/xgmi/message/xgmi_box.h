@@ -23,6 +23,8 @@
 #include "xgmi/peer/xgmi_page.h"
 #include "xgmi/message/xgmi_ring.h"
 
+#include <unistd.h>
+
 
 /** Senders of an interface at a time */
 #define MUCT_XGMI_BOX_RINGS 1024
@@ -74,11 +76,11 @@ static inline void muct_xgmi_box_set_ready(muct_xgmi_box_t *box, unsigned index)
 }
 
 
-/** Offset of a ring in the file; whole pages of any size. */
+/** Offset of a ring in the file; whole pages of this machine. */
 static inline uint64_t muct_xgmi_box_offset(unsigned index)
 {
-    const uint64_t first = (sizeof(muct_xgmi_box_t) + MUCT_XGMI_RING_SIZE - 1) &
-                           ~(MUCT_XGMI_RING_SIZE - 1);
+    const uint64_t page = (uint64_t)getpagesize();
+    const uint64_t first = (sizeof(muct_xgmi_box_t) + page - 1) & ~(page - 1);
 
     return first + (index * MUCT_XGMI_RING_SIZE);
 }

@@ -30,8 +30,9 @@
 #define MUCT_XGMI_INBOX_PATIENCE 1024
 
 /* Rings whose memory is there from the beginning, so that as many senders find room
- * whatever happens to the file system later: those of a host of eight GPUs. */
-#define MUCT_XGMI_INBOX_FIRST_RINGS 8
+ * whatever happens to the file system later. Two processes that send to each other take
+ * less than 1 MiB. */
+#define MUCT_XGMI_INBOX_FIRST_RINGS 5
 
 
 /* ---- memory ---- */

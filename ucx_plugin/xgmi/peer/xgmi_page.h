@@ -53,7 +53,7 @@ static inline uint32_t muct_xgmi_page_num_slots(const muct_xgmi_page_t *page)
 
 
 /** Slots for which memory is reserved at a time */
-#define MUCT_XGMI_PAGE_SLOTS 4096
+#define MUCT_XGMI_PAGE_SLOTS 1024
 
 
 /** Name of a page's file. */
