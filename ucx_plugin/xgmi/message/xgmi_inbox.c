@@ -357,6 +357,11 @@ static unsigned muct_xgmi_inbox_num_words(const muct_xgmi_inbox_t *inbox)
     return (inbox->num_used + 63) / 64;
 }
 
+static unsigned muct_xgmi_inbox_next_word(unsigned word, unsigned num_words)
+{
+    return (word + 1 < num_words) ? word + 1 : 0;
+}
+
 /* One turn of each sender in a word, within the limits. @return Messages. */
 static unsigned muct_xgmi_inbox_poll_word(muct_xgmi_inbox_t *inbox, unsigned word,
                                           uint64_t bits, unsigned *looks, unsigned max,
@@ -381,7 +386,7 @@ unsigned muct_xgmi_inbox_poll(muct_xgmi_inbox_t *inbox, unsigned max,
                               muct_xgmi_inbox_cb_t cb, void *arg)
 {
     const uint64_t behind = ~UINT64_C(1) << (inbox->last % 64);
-    unsigned word = inbox->last / 64, count = 0, looks = 0, left;
+    unsigned word = inbox->last / 64, count = 0, looks = 0, num_words, left;
     uint64_t mask = behind, bits;
 
     muct_xgmi_inbox_count(inbox);
@@ -390,7 +395,8 @@ unsigned muct_xgmi_inbox_poll(muct_xgmi_inbox_t *inbox, unsigned max,
     }
 
     inbox->is_polling = true; /* a message lies there until its callback returns */
-    for (left = muct_xgmi_inbox_num_words(inbox); count < max; --left) {
+    num_words = muct_xgmi_inbox_num_words(inbox);
+    for (left = num_words; count < max; --left) {
         bits =
             mask & atomic_load_explicit(&inbox->box->ready[word], memory_order_acquire);
         if (bits != 0) {
@@ -400,7 +406,12 @@ unsigned muct_xgmi_inbox_poll(muct_xgmi_inbox_t *inbox, unsigned max,
         if (left == 0) {
             break;
         }
-        word = (word + 1 < muct_xgmi_inbox_num_words(inbox)) ? word + 1 : 0;
+        word = muct_xgmi_inbox_next_word(word, num_words);
+        for (; (left > 1) && (atomic_load_explicit(&inbox->box->ready[word],
+                                                   memory_order_relaxed) == 0);
+             --left) {
+            word = muct_xgmi_inbox_next_word(word, num_words);
+        }
         mask = (left == 1) ? ~behind : ~UINT64_C(0);
     }
     inbox->num_looks = looks;
