@@ -27,7 +27,7 @@ check_links() { # DIR PAGE
             continue
         }
         case $target in
-        *\#*) anchors "$file" | grep -qxF "${target#*#}" || {
+        *\#*) anchors "$file" | grep -xF "${target#*#}" >/dev/null || {
             echo "$2 links to $target, and that page has no such heading"
             rc=1
         } ;;

@@ -17,7 +17,7 @@ skip() { echo "SKIP: $1"; exit 77; }
 if [ "${1:-}" != --inside ]; then
     [ -e "$build/test/fake/verbs/.libs/libibverbs.so.1" ] || skip "no fake libibverbs in this build"
     python3 -c 'import rich' 2>/dev/null || skip "there is no python3-rich"
-    ! ldd "$build/.libs/libmorikv.so.0" | grep -q libasan || skip "python does not carry sanitizers"
+    ! ldd "$build/.libs/libmorikv.so.0" | grep libasan >/dev/null || skip "python does not carry sanitizers"
     # below a chroot nothing can be made private, and the development root is private already
     how=private
     [ ! -e /.ucx-mori-stamp ] || how=unchanged

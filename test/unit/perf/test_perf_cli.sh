@@ -82,7 +82,7 @@ for api in mkv ucp; do
     checked 4 --scheme pingpong --api $api --start_block_size 1000 --max_block_size 2000 --start_batch_size 1 \
         --max_batch_size 2 --total_buffer_size 64k --num_iter 300 --warmup_iter 3 --json "$work/json"
     # both directions count: 300 requests of 2 pieces each
-    tr -s '\n ' ' ' <"$work/json" | grep -q '"block_size": 2000, "requests": 600, "bytes": 2400000' ||
+    tr -s '\n ' ' ' <"$work/json" | grep '"block_size": 2000, "requests": 600, "bytes": 2400000' >/dev/null ||
         fail "--scheme pingpong --api $api did not move 600 requests"
 done
 checked 1 --scheme manytoone --num_target_dev 3 --num_iter 2 --warmup_iter 1 --total_buffer_size 1m
@@ -177,7 +177,7 @@ for word in -h --help --usage -V --version; do
         fail "$word printed nothing, or failed"
     ! grep -q -e '--_' "$work/out" || fail "$word prints options between parent and children"
 done
-"$perf" -h | tr -s ' \n' ' ' | grep -q "tensor-parallel ranks; .* \[the model's\], 1 to 1024 " || fail "-h prints no range of --tp"
+"$perf" -h | tr -s ' \n' ' ' | grep "tensor-parallel ranks; .* \[the model's\], 1 to 1024 " >/dev/null || fail "-h prints no range of --tp"
 "$perf" -h | awk 'length > 80 { print; exit 1 }' >"$work/out" || fail "-h is wider than 80 columns"
 
 [ $failures = 0 ] || exit 1

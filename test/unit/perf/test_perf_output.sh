@@ -58,7 +58,7 @@ named() { # BENCHMARK ROWS WORDS ARG...
     timeout 600 "$perf" --benchmark "$name" --num_iter 2 --warmup_iter 1 --check_consistency "$@" >"$work/out" 2>"$work/err" ||
         fail "--benchmark $name ended with an error"
     [ "$(grep -c 'every byte checked' "$work/out")" = "$rows" ] || fail "--benchmark $name did not have $rows rows"
-    tr -s ' ' <"$work/out" | grep -qF "$words" || fail "--benchmark $name has no head '$words'"
+    tr -s ' ' <"$work/out" | grep -F "$words" >/dev/null || fail "--benchmark $name has no head '$words'"
 }
 named lmcache 2 'MsgSize BatchSize TotalSize Avg BW Time P99' --total_buffer_size 2m
 named mori 7 'MsgSize BatchSize TotalSize Max BW Avg BW Min Lat Avg Lat' --total_buffer_size 8m
