@@ -427,6 +427,12 @@ check_no_check() {
         echo "configure took a path with a space: $output"
         return 1
     fi
+    # and libtool this one
+    if output=$("$tree/configure" -q --prefix='/opt/my folder' 2>&1) ||
+        ! grep -qF "prefix is '/opt/my folder'; expected a path without spaces" <<<"$output"; then
+        echo "configure took a prefix with a space: $output"
+        return 1
+    fi
     rm -rf "$build"
 }
 
