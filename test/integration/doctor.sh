@@ -201,9 +201,11 @@ mkdir -p "$work/root/usr/local/lib/ucx-mori" && cp "$build/.libs/libuct_mori.so.
 plugins=$work/other modules='' yellow install 'UCX loads the module in .*/other; others are in .*lib/ucx-mori'
 stub ucx_info "[ \$1 = -v ] && echo '# Library version: $minor.0' || {
     echo 'UCX  ERROR Invalid value for OPEN_TIMEOUT: \"5parsecs\". Expected: time'
+    echo '# UCX_MORI_RDMA_RNR_TIMEOUT=1'
     echo 'UCX DEBUG GPU runtime /usr/lib/libamdhip64.so.6 version 60443484, driver version 60443484: 2 devices'; }"
 expect 2 red module '2 GPUs can be used and UCX has no mori_xgmi: Invalid value for OPEN_TIMEOUT'
-expect 2 red setting 'Invalid value for OPEN_TIMEOUT: "5parsecs"'
+UCX_MORI_XGMI_OPEN_TIMEOUT=5parsecs expect 2 red setting 'Invalid value for OPEN_TIMEOUT: "5parsecs"'
+! grep -q 'OPEN_TIMEOUT is no option' "$work/out" || fail "an option of a transport that was left out is none"
 good; tls=mori_xgm,tcp expect 2 red env 'UCX_TLS=mori_xgm,tcp leaves mori_xgmi'
 grep -q -e '-> mori_xgmi may be meant' "$work/out" || fail "mori_xgm: the right name is not there"
 tls=mori_xgmi,tpc yellow env 'UCX_TLS names tpc, which no UCX has'
@@ -296,7 +298,8 @@ if [ -e "$build/test/fake/hip/lib/libamdhip64.so.6" ] && ldconfig -p | grep libu
     stub mori_kv_perf "exec $build/perf/kv_perf/mori_kv_perf \"\$@\""
     # shellcheck disable=SC2016
     stub ucx_info "$(sed -n '2,$p' "$work/served" | sed '/mori_rdma/s/; echo "[^"]*mori_rdma"//')"
-    doctor=$work/bin/mori_doctor run --seconds 0.2 --limit 50
+    MORIKV_FOO=1 doctor=$work/bin/mori_doctor run --seconds 0.2 --limit 50
+    [ "$(grep -c '^yellow  *setting  *MORIKV_FOO is no option of libmorikv' "$work/out")" = 1 ] || fail "MORIKV_FOO is not reported once"
     grep -q '^green  *selftest  *GPU 0 to GPU 1 over mori_xgmi: [0-9.]* GB/s for [0-9.]* s, .*xgmi (' "$work/out" ||
         fail "libhipcpu's devices are not measured"
     grep -q '^green  *selftest  *host memory over tcp: [0-9.]* GB/s for' "$work/out" || fail "tcp is not measured"
