@@ -140,7 +140,9 @@ static int perf_channel_wait_for_one(struct pollfd *fds, unsigned num,
         fd = (fds[i].revents != 0) ? accept(fds[i].fd, NULL, NULL) : -1;
     }
     if (fd < 0) {
-        perf_error("nobody came to --peer '%s' within %u s", where, timeout_s);
+        perf_error("no process connected to --peer '%s' within %u s; expected one with "
+                   "--role prefill and this address",
+                   where, timeout_s);
     }
     return fd;
 }
@@ -160,8 +162,9 @@ static int perf_channel_accept(const perf_channel_place_t *place, uint32_t timeo
     }
     if (num == 0) {
         perf_error("listening at --peer '%s' failed: %m%s", place->where,
-                   (un->sun_family == AF_UNIX) ? "; remove it if nobody listens there"
-                                               : "");
+                   (un->sun_family == AF_UNIX)
+                       ? "; remove it if no process listens there"
+                       : "");
         return -1;
     }
     perf_note("waiting for prefill at --peer '%s', %u s", place->where, timeout_s);
