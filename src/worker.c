@@ -40,10 +40,14 @@ static mkv_status_t mkv_worker_init_error(const mkv_ctx_t *ctx, ucs_status_t sta
 {
     return mkv_error(
         &ctx->log, MKV_ERR_TRANSPORT,
-        "ucp_init() failed: %s; requested transports: %s, network devices: %s",
+        "ucp_init() failed: %s; requested transports: %s, network devices: %s%s",
         ucs_status_string(status),
         mkv_worker_requested(mkv_config_tls(ctx->config), "UCX_TLS"),
-        mkv_worker_requested(ctx->opts->net_devices, "UCX_NET_DEVICES"));
+        mkv_worker_requested(ctx->opts->net_devices, "UCX_NET_DEVICES"),
+        (status == UCS_ERR_NO_DEVICE)
+            ? "; ucx_info -d lists those present; UCX takes those of GPUs only beside "
+              "another one, such as tcp"
+            : "");
 }
 
 static mkv_status_t mkv_worker_init_context(mkv_ctx_t *ctx)

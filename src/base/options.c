@@ -183,34 +183,6 @@ static const mkv_opt_t *mkv_opt_find(const char *key)
     return NULL;
 }
 
-mkv_status_t mkv_config_set(mkv_config_t *config, const char *key, const char *value)
-{
-    const mkv_opt_t *opt = mkv_opt_find(key);
-    char text[128];
-
-    if (opt == NULL) {
-        return mkv_error(NULL, MKV_ERR_NOTFOUND, "no option is called '%s'", key);
-    }
-    if (strlen(value) >= sizeof(config->text[0])) {
-        return mkv_error(NULL, MKV_ERR_INVALID, "%s: value is longer than %zu bytes",
-                         opt->name, sizeof(config->text[0]) - 1);
-    }
-    if (!mkv_opt_parse(opt, value, (char *)&config->values + opt->offset)) {
-        return mkv_error(NULL, MKV_ERR_INVALID, "%s: '%s' is not %s", opt->name, value,
-                         mkv_opt_expected(opt, text, sizeof(text)));
-    }
-
-    strcpy(config->text[opt - mkv_opts], value);
-    return MKV_OK;
-}
-
-const char *mkv_config_get(const mkv_config_t *config, const char *key)
-{
-    const mkv_opt_t *opt = mkv_opt_find(key);
-
-    return (opt == NULL) ? NULL : config->text[opt - mkv_opts];
-}
-
 #define MKV_KEY_SIZE 64u
 
 /* How many letters to add, drop or change make one name the other (Levenshtein) */
@@ -247,6 +219,38 @@ static const mkv_opt_t *mkv_opt_find_similar(const char *key)
         }
     }
     return NULL;
+}
+
+mkv_status_t mkv_config_set(mkv_config_t *config, const char *key, const char *value)
+{
+    const mkv_opt_t *opt = mkv_opt_find(key), *near;
+    char text[128];
+
+    if (opt == NULL) {
+        near = mkv_opt_find_similar(key);
+        return mkv_error(NULL, MKV_ERR_NOTFOUND, "no option is called '%s'%s%s%s", key,
+                         (near != NULL) ? "; is " : "",
+                         (near != NULL) ? near->name : "",
+                         (near != NULL) ? " meant?" : "");
+    }
+    if (strlen(value) >= sizeof(config->text[0])) {
+        return mkv_error(NULL, MKV_ERR_INVALID, "%s: value is longer than %zu bytes",
+                         opt->name, sizeof(config->text[0]) - 1);
+    }
+    if (!mkv_opt_parse(opt, value, (char *)&config->values + opt->offset)) {
+        return mkv_error(NULL, MKV_ERR_INVALID, "%s: '%s' is not %s", opt->name, value,
+                         mkv_opt_expected(opt, text, sizeof(text)));
+    }
+
+    strcpy(config->text[opt - mkv_opts], value);
+    return MKV_OK;
+}
+
+const char *mkv_config_get(const mkv_config_t *config, const char *key)
+{
+    const mkv_opt_t *opt = mkv_opt_find(key);
+
+    return (opt == NULL) ? NULL : config->text[opt - mkv_opts];
 }
 
 /* A misspelt name is an error. Other unknown names are ignored: Kubernetes puts

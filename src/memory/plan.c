@@ -80,7 +80,8 @@ static mkv_status_t mkv_plan_check_units(const mkv_map_t *map, const mkv_units_t
     }
     if (!mkv_plan_lists_match(map, (uint32_t)(component - map->components), units)) {
         return mkv_error(
-            log, MKV_ERR_LENGTH, "component %u: %u blocks here, %u at peer %s",
+            log, MKV_ERR_LENGTH,
+            "component %u: %u blocks here, %u at peer %s; expected as many",
             units->component, units->num_local, units->num_remote, map->remote->name);
     }
     if ((units->num_local > 0) && ((units->local == NULL) || (units->remote == NULL))) {

@@ -75,6 +75,18 @@ static mkv_status_t mkv_region_check_name(mkv_ctx_t *ctx, const mkv_region_t *re
     return MKV_OK;
 }
 
+/* Units that fit without overlap */
+static uint64_t mkv_region_max_units(const mkv_region_t *region)
+{
+    uint64_t stride =
+        (region->unit_stride == 0) ? region->unit_bytes : region->unit_stride;
+
+    return ((region->unit_bytes == 0) || (region->unit_bytes > region->length) ||
+            (region->unit_bytes > stride))
+               ? 0
+               : 1 + (region->length - region->unit_bytes) / stride;
+}
+
 static mkv_status_t mkv_region_check_units(mkv_ctx_t *ctx, const mkv_region_t *region)
 {
     uint64_t base = (uintptr_t)region->base;
@@ -84,15 +96,15 @@ static mkv_status_t mkv_region_check_units(mkv_ctx_t *ctx, const mkv_region_t *r
     if (!mkv_region_is_sound(base, region->length, region->unit_bytes,
                              stride == 0 ? region->unit_bytes : stride,
                              region->n_units)) {
-        return mkv_error(&ctx->log, MKV_ERR_BOUNDS,
-                         "component %u layer %d part %u: %llu units of %llu bytes, "
-                         "stride %llu, do not "
-                         "fit into %llu bytes at %p without overlap",
-                         region->component, region->layer, region->part,
-                         (unsigned long long)region->n_units,
-                         (unsigned long long)region->unit_bytes,
-                         (unsigned long long)stride, (unsigned long long)region->length,
-                         region->base);
+        return mkv_error(
+            &ctx->log, MKV_ERR_BOUNDS,
+            "component %u layer %d part %u: %llu units of %llu bytes, "
+            "stride %llu, do not "
+            "fit into %llu bytes at %p without overlap; %llu fit",
+            region->component, region->layer, region->part,
+            (unsigned long long)region->n_units, (unsigned long long)region->unit_bytes,
+            (unsigned long long)stride, (unsigned long long)region->length,
+            region->base, (unsigned long long)mkv_region_max_units(region));
     }
     return mkv_region_has_shape(region)
                ? mkv_region_shape(&ctx->log, "", region, &shape)
@@ -140,8 +152,9 @@ static mkv_status_t mkv_region_take_shape(mkv_ctx_t *ctx, mkv_region_t *info)
     if ((info->shard_rank >= info->shard_size) || (info->shard_size > MKV_MAX_SHARDS) ||
         (info->num_groups > MKV_MAX_GROUPS)) {
         return mkv_error(&ctx->log, MKV_ERR_INVALID,
-                         "component %u layer %d part %u: rank %u of %u (up to %u), %u "
-                         "groups (up to %u)",
+                         "component %u layer %d part %u: rank %u of %u, expected below "
+                         "that, which is at most %u; %u groups, expected at most %u; "
+                         "members that are not set are 0",
                          info->component, info->layer, info->part, info->shard_rank,
                          info->shard_size, MKV_MAX_SHARDS, info->num_groups,
                          MKV_MAX_GROUPS);
@@ -326,8 +339,9 @@ static mkv_status_t mkv_mem_register(mkv_ctx_t *ctx, mkv_mem_t *mem)
     }
     if (status != UCS_OK) {
         return mkv_error(&ctx->log, MKV_ERR_TRANSPORT,
-                         "%s(%llu bytes of memory type %d at 0x%llx) failed: %s", what,
-                         (unsigned long long)mem->length, (int)mem->type,
+                         "%s(%llu bytes of memory type %d at 0x%llx) failed: %s; "
+                         "expected memory of that ucs_memory_type_t",
+                         what, (unsigned long long)mem->length, (int)mem->type,
                          (unsigned long long)mem->base, ucs_status_string(status));
     }
     if (mem->rkey_length > MKV_MAX_RKEY_SIZE) {

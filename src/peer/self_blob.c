@@ -195,7 +195,8 @@ mkv_status_t mkv_blob(mkv_ctx_t *ctx, mkv_blob_kind_t kind, void *buffer,
         if (wbuf.length > room) {
             status =
                 mkv_error(&ctx->log, MKV_ERR_LENGTH,
-                          "the blob has %zu bytes, room is %zu", wbuf.length, room);
+                          "the blob has %zu bytes, room is %zu; expected room for all",
+                          wbuf.length, room);
         } else {
             memcpy(buffer, wbuf.data, wbuf.length);
         }

@@ -87,7 +87,8 @@ static mkv_status_t mkv_xfer_check_leg(mkv_ctx_t *ctx, const mkv_xfer_params_t *
     }
     if (mkv_leg_find(peer, params->id, params->epoch) != NULL) {
         return mkv_error(&ctx->log, MKV_ERR_DUPLICATE,
-                         "transfer %llu epoch %u with peer %s is open already",
+                         "transfer %llu epoch %u with peer %s is open already; "
+                         "expected another id or epoch",
                          (unsigned long long)params->id, params->epoch, peer->name);
     }
     return MKV_OK;

@@ -10,7 +10,7 @@ import select
 import socket
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, SupportsIndex
 
 from . import memory
 from ._handle import Handle, Owner
@@ -297,6 +297,10 @@ class Context:
             raise ValueError(f"unit_bytes is {unit_bytes}; expected at least 1")
         if unit_bytes is not None and unit_bytes > place.length:
             raise ValueError(f"unit_bytes is {unit_bytes}; the memory has {place.length} bytes")
+        numbers = {"component": component, "layer": layer, "part": part, "unit_stride": unit_stride, "n_units": n_units or 0}
+        for name, value in numbers.items():
+            if not isinstance(value, SupportsIndex):
+                raise TypeError(f"{name} is {value!r}; expected an integer")
         region = ffi.new("mkv_region_t *", {"size": ffi.sizeof("mkv_region_t")})
         region.component, region.layer, region.part = component, layer, part
         region.flags = lib.MKV_REGION_OPTIONAL if optional else 0

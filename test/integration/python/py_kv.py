@@ -329,6 +329,8 @@ class TwoProcesses(unittest.TestCase):
             self.context.transfer(9, [pairs], "WRITE", Role.SRC)
         with self.assertRaisesRegex(ValueError, "unit_bytes is 9; the memory has 8 bytes"):
             self.context.add_region(bytearray(8), unit_bytes=9)
+        with self.assertRaisesRegex(TypeError, "layer is '0'; expected an integer"):
+            self.context.add_region(bytearray(8), layer="0", unit_bytes=8)
         self.assertEqual(f"{Mode.WRITE} {peer.query().state}", "Mode.WRITE PeerState.READY")
         self.assertRegex(repr(peer), "^<morikv.Peer '.*' READY by ")
         self.assertRegex(repr(self.context), "^<morikv.Context '.*' 1 peers>$")

@@ -162,6 +162,11 @@ START_TEST(a_refused_word_is_told_those_that_are_known)
     ck_assert_int_eq(mkv_config_set(config, "BACKEND", "foo"), MKV_ERR_INVALID);
     ck_assert_str_eq(mkv_last_error(),
                      "BACKEND: 'foo' is not auto, xgmi, ipc, rdma, shm or tcp");
+    ck_assert_int_eq(mkv_config_set(config, "BACKENT", "tcp"), MKV_ERR_NOTFOUND);
+    ck_assert_str_eq(mkv_last_error(),
+                     "no option is called 'BACKENT'; is BACKEND meant?");
+    ck_assert_int_eq(mkv_config_set(config, "FOO", "1"), MKV_ERR_NOTFOUND);
+    ck_assert_str_eq(mkv_last_error(), "no option is called 'FOO'");
     ck_assert_int_eq(mkv_config_set(config, "SGL", "maybe"), MKV_ERR_INVALID);
     ck_assert_str_eq(mkv_last_error(), "SGL: 'maybe' is not no, yes or try");
     ck_assert_int_eq(mkv_config_set(config, "AM_ID", "-1"), MKV_ERR_INVALID);

@@ -216,6 +216,8 @@ START_TEST(bad_regions_are_refused_and_change_nothing)
     for (i = 0; i < 12; ++i) {
         IS(mkv_region_add(A->ctx, &bad[i], &id),
            (expected[i] != MKV_OK) ? expected[i] : MKV_ERR_BOUNDS);
+        ck_assert_int_eq(strstr(mkv_last_error(), "without overlap; 4 fit") != NULL,
+                         (i == 4) || (i == 7));
     }
     ck_assert_uint_eq(id, 7);
     pair_add(A->ctx, &good);
