@@ -363,7 +363,9 @@ mkv_status_t mkv_region_add(mkv_ctx_t *ctx, const mkv_region_t *region,
  *
  * @param [out] epoch_p  Number of this set of regions, may be NULL.
  *
- * @return MKV_OK, MKV_ERR_NOMEM, MKV_ERR_TRANSPORT: UCX cannot register one of them.
+ * @return MKV_OK, MKV_ERR_NOMEM, MKV_ERR_TRANSPORT: UCX cannot register one of them, or
+ *         MKV_ERR_INVALID: host memory is not mapped, or regions give one memory two
+ * types.
  */
 mkv_status_t mkv_regions_commit(mkv_ctx_t *ctx, uint64_t *epoch_p);
 

@@ -15,7 +15,10 @@
 #include "memory/region_shape.h"
 #include "memory/span.h"
 
+#include <errno.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #define MKV_REGION_FLAGS                                                               \
     ((unsigned)(MKV_REGION_OPTIONAL | MKV_REGION_BYTES | MKV_REGION_ONE_SIDED |        \
@@ -320,6 +323,31 @@ static mkv_status_t mkv_mem_destroy(mkv_ctx_t *ctx, mkv_mem_t *mem)
     return result;
 }
 
+static bool mkv_page_is_mapped(uint64_t address)
+{
+    uint64_t size = (uint64_t)sysconf(_SC_PAGESIZE);
+    unsigned char is_resident;
+
+    return (mincore((void *)(uintptr_t)(address / size * size), 1, &is_resident) ==
+            0) ||
+           (errno != ENOMEM);
+}
+
+/* Transports that register no host memory, such as tcp, would first touch it in a
+ * transfer. The first and the last page stand for all. */
+static mkv_status_t mkv_mem_check_mapped(const mkv_ctx_t *ctx, const mkv_mem_t *mem)
+{
+    if ((mem->type != UCS_MEMORY_TYPE_HOST) ||
+        (mkv_page_is_mapped(mem->base) &&
+         mkv_page_is_mapped(mem->base + mem->length - 1))) {
+        return MKV_OK;
+    }
+    return mkv_error(&ctx->log, MKV_ERR_INVALID,
+                     "%llu bytes of host memory at 0x%llx are not mapped; expected "
+                     "memory that stays until its regions are dropped",
+                     (unsigned long long)mem->length, (unsigned long long)mem->base);
+}
+
 static mkv_status_t mkv_mem_register(mkv_ctx_t *ctx, mkv_mem_t *mem)
 {
     ucp_mem_map_params_t params = {.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS |
@@ -365,7 +393,10 @@ static mkv_status_t mkv_mem_create(mkv_ctx_t *ctx, const mkv_span_t *span)
     mem->type = span->type;
     mem->base = span->base;
     mem->length = span->end - span->base;
-    status = mkv_mem_register(ctx, mem);
+    status = mkv_mem_check_mapped(ctx, mem);
+    if (status == MKV_OK) {
+        status = mkv_mem_register(ctx, mem);
+    }
     if (status != MKV_OK) {
         (void)mkv_mem_destroy(ctx, mem);
         return status;

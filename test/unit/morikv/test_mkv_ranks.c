@@ -9,6 +9,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 
 static ranks_set_t source, target;
 
@@ -257,6 +258,21 @@ START_TEST(what_cannot_be_cut_is_refused_with_its_numbers)
 }
 END_TEST
 
+/* Reserved memory, which is never accessed */
+static void *reserve(uint64_t length)
+{
+    const uint64_t size = 1ull << 32;
+    static void *base;
+
+    ck_assert_uint_le(length, size);
+    if (base == NULL) {
+        base = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                    -1, 0);
+        ck_assert_ptr_ne(base, MAP_FAILED);
+    }
+    return base;
+}
+
 /* Open a context with layers of one component, at an address that is never accessed */
 static void open_with(unsigned index, const mkv_region_t *regions, int32_t num)
 {
@@ -270,8 +286,8 @@ static void open_with(unsigned index, const mkv_region_t *regions, int32_t num)
         region = regions[i];
         region.size = sizeof(region);
         region.layer = i;
-        region.base = (void *)(uintptr_t)(1ull << 40);
         region.length = region.n_units * region.unit_bytes;
+        region.base = reserve(region.length);
         OK(mkv_region_add(pair_sides[index].ctx, &region, &id));
     }
     OK(mkv_regions_commit(pair_sides[index].ctx, NULL));

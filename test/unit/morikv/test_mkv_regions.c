@@ -8,6 +8,8 @@
 #include "src/memory/remote_mem.h"
 
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 /* RG-06 */
 START_TEST(two_hundred_regions_of_one_allocation_are_one_registration)
@@ -227,6 +229,37 @@ START_TEST(bad_regions_are_refused_and_change_nothing)
 }
 END_TEST
 
+/* No transport would touch the memory before a transfer does. Loop index: all pages are
+ * missing, the last one, none, or it is a GPU's */
+START_TEST(host_memory_that_is_not_mapped_is_refused)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    char *memory = mmap(NULL, 3 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    mkv_region_t region = pair_region(memory + 16, 0, 0);
+    mkv_region_id_t id;
+
+    ck_assert_ptr_ne(memory, MAP_FAILED);
+    region.length = region.unit_bytes * (3 * page / region.unit_bytes - 1);
+    region.mem_type = (_i == 3) ? UCS_MEMORY_TYPE_ROCM : UCS_MEMORY_TYPE_HOST;
+    if (_i != 2) {
+        munmap(memory + ((_i == 1) ? 2 * page : 0), ((_i == 1) ? 1 : 3) * page);
+    }
+    fake_ucp_reset();
+    pair_open_bare(0, NULL);
+    OK(mkv_region_add(A->ctx, &region, &id));
+    if (_i < 2) {
+        IS(mkv_regions_commit(A->ctx, NULL), MKV_ERR_INVALID);
+        ck_assert_ptr_nonnull(
+            strstr(mkv_last_error(), "are not mapped; expected memory"));
+        ck_assert_uint_eq(fake_ucp_num_memh(), 0);
+        OK(mkv_regions_drop(A->ctx, &id, 1));
+    }
+    OK(mkv_regions_commit(A->ctx, NULL));
+    ck_assert_uint_eq(fake_ucp_num_memh(), (_i < 2) ? 0 : 1);
+    pair_teardown();
+}
+END_TEST
+
 /* RG-03 */
 START_TEST(failed_commit_registers_nothing)
 {
@@ -414,6 +447,7 @@ int main(void)
     tcase_add_test(tcase, the_callers_hook_knows_allocations);
     tcase_add_loop_test(tcase, a_hook_that_names_other_memory_is_not_believed, 0, 2);
     tcase_add_test(tcase, bad_regions_are_refused_and_change_nothing);
+    tcase_add_loop_test(tcase, host_memory_that_is_not_mapped_is_refused, 0, 4);
     tcase_add_test(tcase, failed_commit_registers_nothing);
     tcase_add_loop_test(tcase, memory_that_stays_registered_is_told, 0, 2);
     tcase_add_loop_test(
