@@ -364,6 +364,92 @@ static void calls_async(void)
     hip_say_attributes("freed", memory);
 }
 
+static unsigned calls_id_of(void *memory)
+{
+    unsigned id = 0;
+
+    HIP_OK(hipPointerGetAttribute, &id, HIP_POINTER_ATTRIBUTE_BUFFER_ID, memory);
+    return id;
+}
+
+/* Freed memory stays in the pool up to its threshold. */
+static void calls_pool(void)
+{
+    hipStream_t stream = hip_stream();
+    hipMemPool_t pool = NULL, current = NULL;
+    void *memory = NULL, *again = NULL;
+    uint64_t threshold = 9;
+    unsigned id;
+
+    ASK("default", hipDeviceGetDefaultMemPool, &pool, 0);
+    ASK("current", hipDeviceGetMemPool, &current, 0);
+    hip_say("same", pool == current);
+    ASK("threshold", hipMemPoolGetAttribute, pool, hipMemPoolAttrReleaseThreshold,
+        &threshold);
+    hip_say("is", (long)threshold);
+    threshold = 1 << 30;
+    ASK("keep", hipMemPoolSetAttribute, pool, hipMemPoolAttrReleaseThreshold,
+        &threshold);
+    ASK("malloc", hipMallocAsync, &memory, CALLS_SIZE, stream);
+    id = calls_id_of(memory);
+    ASK("free", hipFreeAsync, memory, stream);
+    ASK("synchronize", hipStreamSynchronize, stream);
+    hip_say_attributes("kept", memory);
+    ASK("malloc", hipMallocAsync, &again, CALLS_SIZE, stream);
+    hip_say("reused", again == memory);
+    hip_say("same_buffer", id == calls_id_of(again));
+    ASK("free", hipFreeAsync, again, stream);
+    ASK("synchronize", hipStreamSynchronize, stream);
+    ASK("trim", hipMemPoolTrimTo, pool, 0);
+    hip_say_attributes("trimmed", memory);
+    threshold = 0;
+    ASK("release", hipMemPoolSetAttribute, pool, hipMemPoolAttrReleaseThreshold,
+        &threshold);
+    ASK("malloc", hipMallocAsync, &memory, CALLS_SIZE, stream);
+    hip_say("same_buffer", id == calls_id_of(memory));
+    ASK("free", hipFreeAsync, memory, stream);
+    ASK("malloc", hipMallocAsync, &again, CALLS_SIZE, stream);
+    hip_say("reused", again == memory);
+    ASK("free", hipFreeAsync, again, stream);
+    hip_say_attributes("freed", again);
+}
+
+/* ROCr's call, whatever the HIP call is. */
+static int calls_dmabuf(const void *memory)
+{
+    int (*export)(const void *ptr, size_t size, int *fd, uint64_t *offset);
+    void *symbol = hip_symbol("hsa_amd_portable_export_dmabuf");
+    uint64_t offset;
+    int fd;
+
+    memcpy(&export, &symbol, sizeof(export));
+    return export(memory, CALLS_SIZE, &fd, &offset);
+}
+
+static void calls_pool_own(void)
+{
+    const hipMemPoolProps props = {
+        .allocType = hipMemAllocationTypePinned,
+        .location = {.type = hipMemLocationTypeDevice, .id = 1}};
+    hipStream_t stream = hip_stream();
+    hipMemPool_t pool = NULL;
+    hipIpcMemHandle_t handle;
+    void *memory = NULL;
+
+    ASK("create", hipMemPoolCreate, &pool, &props);
+    ASK("malloc", hipMallocFromPoolAsync, &memory, CALLS_SIZE, pool, stream);
+    hip_say_attributes("memory", memory);
+    hip_say_range("inner", (char *)memory + 9);
+    ASK("export", hipIpcGetMemHandle, &handle, memory);
+    hip_say("dmabuf", calls_dmabuf(memory));
+    ASK("free", hipFreeAsync, memory, stream);
+    ASK("synchronize", hipStreamSynchronize, stream);
+    ASK("destroy", hipMemPoolDestroy, pool);
+    ASK("malloc", hipMallocAsync, &memory, CALLS_SIZE, stream);
+    ASK("free_now", hipFree, memory);
+    hip_say_attributes("freed", memory);
+}
+
 static void calls_forked(void)
 {
     int count = 9, status = 9;
@@ -423,6 +509,8 @@ const hip_probe_t hip_probes_memory[] = {
     {"copy_over_end", calls_copy_over_end},
     {"devices", calls_devices},
     {"async", calls_async},
+    {"pool", calls_pool},
+    {"pool_own", calls_pool_own},
     {"forked", calls_forked},
     {"many_streams", calls_many_streams},
     {NULL, NULL},

@@ -25,6 +25,7 @@ enum {
     HIPCPU_HSA_ERROR = 0x1000,
     HIPCPU_HSA_INVALID_ARG = 0x1001,
     HIPCPU_HSA_DMABUF_SUPPORTED = 0x204,
+    HIPCPU_HSA_INVALID_AGENT = 0x1003,
     HIPCPU_HSA_INVALID_ALLOC = 0x1008,
     HIPCPU_HSA_POINTER_UNKNOWN = 0,
     HIPCPU_HSA_POINTER_HSA = 1,
@@ -186,6 +187,17 @@ typedef struct hipMemAllocationProp {
     } flags;
 } hipMemAllocationProp;
 
+typedef struct hipcpu_pool *hipMemPool_t;
+
+typedef struct hipMemPoolProps {
+    int type;
+    int handle_types;
+    hipMemLocation location;
+    void *win32_metadata;
+    size_t max_size;
+    unsigned char reserved[56];
+} hipMemPoolProps;
+
 typedef struct hipMemAccessDesc {
     hipMemLocation location;
     int flags;
@@ -235,6 +247,15 @@ hipError_t hipHostRegister(void *ptr, size_t size, unsigned flags);
 hipError_t hipHostUnregister(void *ptr);
 hipError_t hipHostGetDevicePointer(void **device_ptr, void *host_ptr, unsigned flags);
 hipError_t hipMallocAsync(void **ptr, size_t size, hipStream_t stream);
+hipError_t hipMallocFromPoolAsync(void **ptr, size_t size, hipMemPool_t pool,
+                                  hipStream_t stream);
+hipError_t hipDeviceGetDefaultMemPool(hipMemPool_t *pool, int device);
+hipError_t hipDeviceGetMemPool(hipMemPool_t *pool, int device);
+hipError_t hipMemPoolCreate(hipMemPool_t *pool, const hipMemPoolProps *props);
+hipError_t hipMemPoolDestroy(hipMemPool_t pool);
+hipError_t hipMemPoolTrimTo(hipMemPool_t pool, size_t kept);
+hipError_t hipMemPoolSetAttribute(hipMemPool_t pool, int attribute, void *value);
+hipError_t hipMemPoolGetAttribute(hipMemPool_t pool, int attribute, void *value);
 hipError_t hipFreeAsync(void *ptr, hipStream_t stream);
 hipError_t hipMemGetInfo(size_t *available, size_t *total);
 hipError_t hipMemGetAddressRange(void **base, size_t *size, void *ptr);

@@ -120,6 +120,7 @@ hipError_t hipDeviceSynchronize(void)
         return error;
     }
     hipcpu_lines_drain(hipcpu_device_now);
+    hipcpu_pools_settle();
     return hipSuccess;
 }
 

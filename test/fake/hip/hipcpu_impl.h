@@ -117,7 +117,8 @@ typedef struct hipcpu_range {
     int fd; /**< Memory shared with other processes, or -1 */
     unsigned flags;
     bool is_exported;
-    bool is_async;                         /**< Allocated by hipMallocAsync() */
+    hipMemPool_t pool;                     /**< Pool of hipMallocAsync() */
+    bool is_kept;                          /**< Freed, and kept by the pool */
     hipMemGenericAllocationHandle_t chunk; /**< Chunk mapped here */
     unsigned id;   /**< Unlike any before in this process; set by the table */
     unsigned refs; /**< Opens of an imported range */
@@ -137,6 +138,16 @@ typedef struct hipcpu_range {
  * @return Whether there is one; freed memory has one, too.
  */
 bool hipcpu_range_find(uintptr_t addr, hipcpu_range_t *range);
+
+/** Allocate device memory, and give it back. */
+hipError_t hipcpu_memory_alloc(void **ptr, size_t size, int device);
+void hipcpu_memory_release(hipcpu_range_t *range);
+
+/** Put freed memory into its pool. */
+void hipcpu_pool_keep(const hipcpu_range_t *range);
+
+/** After a synchronization: pools give back what is above their thresholds. */
+void hipcpu_pools_settle(void);
 
 /** Close memory of a different process, in the given call. */
 void hipcpu_ipc_close(const char *call, hipcpu_range_t *range);

@@ -105,7 +105,7 @@ hipError_t hipIpcGetMemHandle(hipIpcMemHandle_t *handle, void *ptr)
     }
     /* libamdhip64 6.4.3 exports memory of hipMallocAsync(), and 7.2.4 does not */
     if ((hipcpu_config.major >= 7) && hipcpu_range_find((uintptr_t)ptr, &range) &&
-        range.is_async) {
+        (range.pool != NULL)) {
         return hipcpu_result(hipErrorInvalidValue);
     }
     if (!hipcpu_find_exportable(ptr, &range) || (fstat(range.fd, &info) != 0)) {
@@ -464,7 +464,7 @@ hipError_t hipIpcCloseMemHandle(void *ptr)
 /* An allocation, or one chunk from ROCm 7 on (ROCm/mori, TryExportDmabufFd()). */
 static bool hipcpu_find_dmabuf(const void *ptr, hipcpu_range_t *range)
 {
-    return hipcpu_find_exportable(ptr, range) ||
+    return (hipcpu_find_exportable(ptr, range) && (range->pool == NULL)) ||
            (hipcpu_range_find((uintptr_t)ptr, range) && (range->chunk != NULL));
 }
 
@@ -507,6 +507,9 @@ int hsa_amd_portable_export_dmabuf(const void *ptr, size_t size, int *fd,
     if (!hipcpu_find_exportable(ptr, &range) ||
         ((uintptr_t)ptr + size > range.base + range.mapped)) {
         return HIPCPU_HSA_INVALID_ALLOC;
+    }
+    if ((range.pool != NULL) && (hipcpu_config.major >= 7)) {
+        return HIPCPU_HSA_INVALID_AGENT; /* mapped by the pool (7.2.4) */
     }
 
     *fd = fcntl(range.fd, F_DUPFD_CLOEXEC, 3);

@@ -23,10 +23,11 @@
 static atomic_size_t hipcpu_used[HIPCPU_MAX_DEVICES];
 
 
-static hipError_t hipcpu_alloc(void **ptr, size_t size, hipcpu_kind_t kind,
-                               unsigned flags)
+static hipError_t hipcpu_alloc_on(void **ptr, size_t size, hipcpu_kind_t kind,
+                                  unsigned flags, int device)
 {
-    hipcpu_range_t range = {.size = size, .kind = kind, .flags = flags};
+    hipcpu_range_t range = {
+        .size = size, .kind = kind, .flags = flags, .device = device};
 
     *ptr = NULL;
     if (size == 0) {
@@ -36,7 +37,6 @@ static hipError_t hipcpu_alloc(void **ptr, size_t size, hipcpu_kind_t kind,
         return hipErrorNoDevice;
     }
 
-    range.device = hipcpu_device_current();
     range.mapped = (size + HIPCPU_PAGE_SIZE - 1) & ~(size_t)(HIPCPU_PAGE_SIZE - 1);
     if ((size > hipcpu_config.memory) ||
         (hipcpu_used[range.device] + range.mapped > hipcpu_config.memory)) {
@@ -58,6 +58,17 @@ static hipError_t hipcpu_alloc(void **ptr, size_t size, hipcpu_kind_t kind,
     ++hipcpu_counts[HIPCPU_ALLOCATIONS];
     *ptr = (void *)range.base;
     return hipSuccess;
+}
+
+static hipError_t hipcpu_alloc(void **ptr, size_t size, hipcpu_kind_t kind,
+                               unsigned flags)
+{
+    return hipcpu_alloc_on(ptr, size, kind, flags, hipcpu_device_current());
+}
+
+hipError_t hipcpu_memory_alloc(void **ptr, size_t size, int device)
+{
+    return hipcpu_alloc_on(ptr, size, HIPCPU_DEVICE, 0, device);
 }
 
 hipError_t hipMalloc(void **ptr, size_t size)
@@ -113,13 +124,25 @@ static void hipcpu_find_base(const char *function, const void *ptr,
     if (!hipcpu_range_find((uintptr_t)ptr, range)) {
         hipcpu_misuse("%s(%p): unknown address", function, ptr);
     }
-    if (range->kind == HIPCPU_FREED) {
+    if ((range->kind == HIPCPU_FREED) || range->is_kept) {
         hipcpu_misuse("%s(%p): freed or closed before", function, ptr);
     }
     if (range->base != (uintptr_t)ptr) {
         hipcpu_misuse("%s(%p): inside the allocation at %p", function, ptr,
                       (void *)range->base);
     }
+}
+
+void hipcpu_memory_release(hipcpu_range_t *range)
+{
+    if (range->is_exported) {
+        hipcpu_overwrite(range);
+    }
+    close(range->fd);
+    if (!range->is_exported || !hipcpu_rule(HIPCPU_RULE_EXPORT_LEAKS)) {
+        hipcpu_used[range->device] -= range->mapped;
+    }
+    hipcpu_range_retire(range);
 }
 
 hipError_t hipFree(void *ptr)
@@ -144,48 +167,13 @@ hipError_t hipFree(void *ptr)
 
     hipcpu_lines_drain(-1);
     hipcpu_check_tail("hipFree", &range);
-    if (range.is_exported) {
-        hipcpu_overwrite(&range);
-    }
-    close(range.fd);
-    if (!range.is_exported || !hipcpu_rule(HIPCPU_RULE_EXPORT_LEAKS)) {
-        hipcpu_used[range.device] -= range.mapped;
-    }
-    hipcpu_range_retire(&range);
     --hipcpu_counts[HIPCPU_ALLOCATIONS];
-    return hipSuccess;
-}
-
-static bool hipcpu_range_make_async(hipcpu_range_t *range, void *arg)
-{
-    (void)arg;
-    range->is_async = true;
-    return false;
-}
-
-/* Allocate from the device's pool, which is one allocation a block here. */
-hipError_t hipMallocAsync(void **ptr, size_t size, hipStream_t stream)
-{
-    hipError_t error;
-
-    HIPCPU_ENTER(hipMallocAsync);
-    (void)hipcpu_stream_line(stream, "hipMallocAsync");
-    error = hipcpu_alloc(ptr, size, HIPCPU_DEVICE, 0);
-    if ((error == hipSuccess) && (*ptr != NULL)) {
-        hipcpu_range_change((uintptr_t)*ptr, hipcpu_range_make_async, NULL);
+    if (range.pool != NULL) {
+        hipcpu_pool_keep(&range);
+    } else {
+        hipcpu_memory_release(&range);
     }
-    return hipcpu_result(error);
-}
-
-/* Freed after the stream's work, for which the call waits here. */
-hipError_t hipFreeAsync(void *ptr, hipStream_t stream)
-{
-    hipcpu_line_t *line;
-
-    HIPCPU_ENTER(hipFreeAsync);
-    line = hipcpu_stream_line(stream, "hipFreeAsync");
-    hipcpu_line_wait(line, hipcpu_line_last(line));
-    return hipFree(ptr);
+    return hipSuccess;
 }
 
 hipError_t hipHostMalloc(void **ptr, size_t size, unsigned flags)

@@ -263,7 +263,7 @@ char *hipcpu_resolve(const char *what, int device, uintptr_t addr, size_t size,
         }
         return (char *)addr;
     }
-    if (range.kind == HIPCPU_FREED) {
+    if ((range.kind == HIPCPU_FREED) || range.is_kept) {
         hipcpu_misuse("%s %p length %zu: that memory was freed or closed", what,
                       (void *)addr, size);
     }

@@ -179,6 +179,7 @@ hipError_t hipStreamSynchronize(hipStream_t stream)
     hipcpu_drop_commands(line);
     hipcpu_line_wait(line, hipcpu_line_last(line));
     hipcpu_late_land_all();
+    hipcpu_pools_settle();
     return hipSuccess;
 }
 

@@ -225,7 +225,7 @@ static int hipcpu_hsa_type(const hipcpu_range_t *range)
         return (hipcpu_config.major < 7) ? HIPCPU_HSA_POINTER_RESERVED
                                          : HIPCPU_HSA_POINTER_VMEM;
     }
-    if (range->is_async && (hipcpu_config.major >= 7)) {
+    if ((range->pool != NULL) && (hipcpu_config.major >= 7)) {
         return HIPCPU_HSA_POINTER_VMEM;
     }
     if (range->kind == HIPCPU_IMPORTED) {

@@ -8,7 +8,7 @@ test_fake_hip_libhipcpu_la_SOURCES = \
 	test/fake/hip/hipcpu_device.c test/fake/hip/hipcpu_ipc.c \
 	test/fake/hip/hipcpu_hwq.c test/fake/hip/hipcpu_kept.c \
 	test/fake/hip/hipcpu_late.c test/fake/hip/hipcpu_line.c test/fake/hip/hipcpu_memory.c \
-	test/fake/hip/hipcpu_module.c test/fake/hip/hipcpu_range.c \
+	test/fake/hip/hipcpu_module.c test/fake/hip/hipcpu_pool.c test/fake/hip/hipcpu_range.c \
 	test/fake/hip/hipcpu_rules.c test/fake/hip/hipcpu_rules.h \
 	test/fake/hip/hipcpu_stream.c test/fake/hip/hipcpu_vmm.c \
 	test/fake/hip/hipcpu_watch.c test/fake/hip/hipcpu_watch.h

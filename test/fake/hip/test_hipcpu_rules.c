@@ -192,7 +192,63 @@ START_TEST(memory_of_a_stream_has_a_handle_as_the_release_says)
                      (_i == 0) ? HIPCPU_HSA_POINTER_HSA : HIPCPU_HSA_POINTER_VMEM);
     ok(hipFreeAsync(memory, stream));
     ck_assert_uint_eq(hipcpu_live(HIPCPU_ALLOCATIONS), 0);
+    ok(hipStreamSynchronize(stream));
+    ck_assert_int_eq(pointer_type(memory), HIPCPU_HSA_POINTER_UNKNOWN);
     ok(hipStreamDestroy(stream));
+}
+END_TEST
+
+static unsigned buffer_id(void *memory)
+{
+    unsigned id;
+
+    ok(hipPointerGetAttribute(&id, HIP_POINTER_ATTRIBUTE_BUFFER_ID, memory));
+    return id;
+}
+
+/* A pool keeps freed memory up to its threshold; what it gives back is new when it is
+ * allocated again, and with ROCm 7 what it has kept has a new number as well. */
+START_TEST(memory_of_a_pool_is_kept_up_to_its_threshold)
+{
+    uint64_t threshold = SIZE;
+    void *memory, *again;
+    hipStream_t stream;
+    hipMemPool_t pool;
+    unsigned id;
+
+    hipcpu_set_version((_i == 3) ? 7 : 6, 2);
+    ok(hipStreamCreate(&stream));
+    ok(hipDeviceGetDefaultMemPool(&pool, 0));
+    if ((_i == 0) || (_i == 3)) {
+        ok(hipMemPoolSetAttribute(pool, 4, &threshold));
+    }
+    ok(hipMallocAsync(&memory, SIZE, stream));
+    id = buffer_id(memory);
+    ok(hipFreeAsync(memory, stream));
+    ok(hipStreamSynchronize(stream));
+    if (_i == 2) {
+        ok(hipMemPoolTrimTo(pool, 0));
+    }
+    ok(hipMallocAsync(&again, SIZE, stream));
+    ck_assert_ptr_eq(again, memory);
+    ck_assert_int_eq(buffer_id(again) == id, _i == 0);
+    ok(hipFree(again));
+    ok(hipStreamDestroy(stream));
+}
+END_TEST
+
+/* Ends by SIGABRT */
+START_TEST(memory_that_is_back_in_its_pool_is_not_used)
+{
+    void *memory;
+
+    ok(hipMallocAsync(&memory, SIZE, NULL));
+    ok(hipFreeAsync(memory, NULL));
+    if (_i == 0) {
+        (void)hipFreeAsync(memory, NULL);
+    } else {
+        (void)hipMemset(memory, 1, SIZE);
+    }
 }
 END_TEST
 
@@ -689,6 +745,9 @@ int main(void)
     tcase_add_loop_test_raise_signal(tcase, retaining_is_as_harmful_as_the_release_says,
                                      SIGABRT, 0, 3);
     tcase_add_loop_test(tcase, retaining_takes_a_reference_as_the_release_says, 0, 2);
+    tcase_add_loop_test(tcase, memory_of_a_pool_is_kept_up_to_its_threshold, 0, 4);
+    tcase_add_loop_test_raise_signal(tcase, memory_that_is_back_in_its_pool_is_not_used,
+                                     SIGABRT, 0, 2);
     tcase_add_loop_test(tcase, memory_of_a_stream_has_a_handle_as_the_release_says, 0,
                         2);
     tcase_add_test(tcase, a_handle_by_address_names_what_is_there_when_it_is_opened);

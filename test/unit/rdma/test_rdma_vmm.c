@@ -330,6 +330,26 @@ START_TEST(memory_of_two_chunks_can_be_mapped)
 }
 END_TEST
 
+START_TEST(memory_of_a_stream_has_a_dmabuf_up_to_rocm_6)
+{
+    void *address;
+
+    setenv("HIPCPU_VERSION", (_i == 6) ? "6.4" : "7.1", 1);
+    ck_assert(mkv_hip_set_device(0));
+    rdma_log_watch(&no_key, 1);
+    open_worker();
+    CALL(hipMallocAsync, &address, CHUNK, NULL);
+    ck_assert_int_eq(map_memory(address, CHUNK), UCS_OK);
+    ck_assert_uint_eq(no_key.num, _i == 7);
+    if (_i == 6) {
+        put_and_look(address, CHUNK, 8);
+    }
+    unmap_memory();
+    CALL(hipFreeAsync, address, NULL);
+    rig_ucp_close(context, workers, ep);
+}
+END_TEST
+
 static rdma_log_watch_t exports[] = {{UCS_LOG_LEVEL_WARN, "8517", 0},
                                      {UCS_LOG_LEVEL_WARN, "has no key with", 0}};
 
@@ -356,6 +376,36 @@ START_TEST(nothing_is_exported_before_it_is_needed)
     ck_assert_uint_eq(exports[0].num, num_warnings);
     ck_assert_uint_eq(exports[1].num, 1); /* it was the first export that failed */
     unmap_memory();
+    rig_ucp_close(context, workers, ep);
+}
+END_TEST
+
+/* A pool gives its address to other memory once it has given the first back. */
+START_TEST(memory_of_a_pool_is_registered_as_the_pool_has_it)
+{
+    uint64_t threshold = CHUNK;
+    void *address, *again;
+    hipMemPool_t pool;
+
+    setenv("FAKE_VERBS_PEERMEM", "y", 1); /* ROCm 7 has no dma-buf of it */
+    ck_assert(mkv_hip_set_device(0));
+    open_worker();
+    CALL(hipDeviceGetDefaultMemPool, &pool, 0);
+    CALL(hipMemPoolSetAttribute, pool, 4, &threshold);
+    CALL(hipMallocAsync, &address, CHUNK, NULL);
+    ck_assert_int_eq(map_memory(address, CHUNK), UCS_OK);
+    put_and_look(address, CHUNK, 1);
+    unmap_memory();
+    CALL(hipFreeAsync, address, NULL);
+    if (_i == 1) {
+        CALL(hipMemPoolTrimTo, pool, 0);
+    }
+    CALL(hipMallocAsync, &again, CHUNK, NULL);
+    ck_assert_ptr_eq(again, address);
+    ck_assert_int_eq(map_memory(again, CHUNK), UCS_OK);
+    put_and_look(again, CHUNK, 2);
+    unmap_memory();
+    CALL(hipFreeAsync, again, NULL);
     rig_ucp_close(context, workers, ep);
 }
 END_TEST
@@ -396,7 +446,9 @@ static Suite *vmm_suite(void)
                         MESSAGE + 1);
     tcase_add_test(tcase, chunk_mapped_anew_in_a_region_is_registered_anew);
     tcase_add_loop_test(tcase, memory_of_two_chunks_can_be_mapped, 0, 2);
+    tcase_add_loop_test(tcase, memory_of_a_stream_has_a_dmabuf_up_to_rocm_6, 6, 8);
     tcase_add_loop_test(tcase, nothing_is_exported_before_it_is_needed, 0, 4);
+    tcase_add_loop_test(tcase, memory_of_a_pool_is_registered_as_the_pool_has_it, 0, 2);
     tcase_add_loop_test(tcase, gpu_memory_that_no_driver_shares_is_copied, 0, 2);
     suite_add_tcase(suite, tcase);
     return suite;

@@ -303,7 +303,7 @@ static void muct_rdma_md_warn_bare(muct_rdma_md_t *md, const void *address,
         "from it over this device fail%s",
         md->device.name, is_gpu ? "GPU" : "host", address, length,
         is_gpu ? "; memory of expandable segments: PYTORCH_CUDA_ALLOC_CONF="
-                 "expandable_segments:False"
+                 "expandable_segments:False; of hipMallocAsync(): use hipMalloc()"
                : "");
     md->has_logged_bare = true;
 }
