@@ -96,6 +96,10 @@ contrib/mori_doctor: contrib/mori_doctor.in Makefile
 	$(AM_V_GEN)sed -e 's|@muctdir@|$(muctdir)|' -e 's|@version@|$(PACKAGE_VERSION)|' \
 		$(srcdir)/contrib/mori_doctor.in >$@ && chmod +x $@
 
+# Received reports of mori_prove (docs/reports), which mori_doctor cites. None has arrived.
+reportsdir = $(pkgdatadir)/reports
+dist_reports_DATA =
+
 # Everything that a release page holds: tarball, wheel, Debian packages, checksums.
 release:
 	$(srcdir)/contrib/release

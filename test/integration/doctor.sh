@@ -283,7 +283,26 @@ cp "$doctor" "$build/contrib/mori_env" "$work/bin/"
 tool='while [ "$1" != --json ]; do shift; done
     echo "{\"rows\": [{\"gb_per_s\": 1.5, \"wall_ns\": 2000000000, \"path\": \"put host>host: tcp (tcp/lo)\"}]}" >"$2"'
 stub mori_kv_perf "echo \"\$*\" >>$work/runs; $tool"
+# and reports of machines like this one, of others, and of stand-ins
+reports=$work/share/ucx-mori/reports
+mkdir -p "$reports"
+report() { # FILE VERDICT GPU SIMULATED
+    cat >"$reports/$1" <<TEXT
+{"date": "2026-12-01", "version": "0.1.0", "simulated": [$4], "inventory": {"gpus": ["$3", "$3"], "nics": ["ionic"]},
+ "verdicts": [{"path": "xGMI put", "verdict": "$2"}, {"path": "xGMI get", "verdict": "NOT PROVEN"}],
+ "stages": [{"path": "xGMI put", "green": true, "gb_per_s": 48, "link_gb_per_s": 64, "others": {"TransferBench": 50}},
+            {"path": "xGMI put", "green": false, "gb_per_s": 99, "link_gb_per_s": 64}]}
+TEXT
+}
+report alike.json SAFE gfx942 ''
+report bad.json 'NOT SAFE' gfx942 ''
+report other.json SAFE gfx90a ''
+report fake.json SAFE gfx942 '"hipcpu"'
 doctor=$work/bin/mori_doctor run
+grep -q '^green  *report  *alike.json is of a machine like this one (2026-12-01, 0.1.0): xGMI put SAFE (96 % of TransferBench)$' "$work/out" ||
+    fail "the report of a machine alike is not cited"
+grep -q '^yellow  *report  *bad.json .*xGMI put NOT SAFE' "$work/out" || fail "a red report of a machine alike is not yellow"
+! grep -q 'report  *\(other\|fake\).json' "$work/out" || fail "a report of another machine is cited"
 grep -q '^green  *selftest  *host memory over tcp: 1.5 GB/s for 2.0 s, put host>host: tcp' "$work/out" || fail "no measurement is reported"
 grep -q '^red  *selftest  *host memory over mori_rdma goes another way' "$work/out" || fail "another path passes"
 grep -q 'num_iter 715 .*--initiator_dev 0 --target_dev 1' "$work/runs" || fail "GPUs are not measured for two seconds"
