@@ -56,6 +56,8 @@ HIPCPU_FAIL=hipIpcOpenMemHandle:0:17 UCX_MORI_XGMI_OPEN_TIMEOUT=30s \
 UCX_MORI_XGMI_MESSAGES=n prove lane 2 '^NOT SAFE  *xGMI messages: .*expected messages over mori_xgmi, went by tcp' -- --path 'xGMI messages'
 # one byte is wrong
 HIPCPU_RULES=wrong-byte prove byte 2 '^NOT SAFE  *xGMI lists: .*wrong byte' -- --path 'xGMI lists'
+# what a NIC wrote is right for a copy engine, and old for a kernel
+HIPCPU_RULES=stale-reads prove reads 2 '^SAFE  *NIC, GPU memory' '^NOT SAFE  *NIC, read by a kernel: .*wrong byte' -- --path 'NIC, GPU' --path 'NIC, read'
 # processes of one GPU read stale staging buffers, in a stage of its own
 HIPCPU_RULES=stale-staging prove stale 2 '^NOT SAFE  *host memory' '^  BROKEN  *copies of several processes on a GPU read stale bytes.*wrong byte' -- --path 'host memory' --path risks
 FAKE_VERBS_MODE=wrong-byte prove nic-byte 2 '^NOT SAFE  *NIC, host memory: .*wrong byte' '^NOT SAFE  *NIC, GPU memory: .*wrong byte' -- --path 'NIC, host' --path 'NIC, GPU'
@@ -157,7 +159,9 @@ cat >"$work/perftest/ib_write_bw" <<'END'
 echo " #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]"
 printf ' %-7lu    %-10u       %-7.2f            %-7.2f\t\t     %-7.6f\n' 1048576 23423 0 "$([[ "$*" = *"--use_rocm 1 "* ]] && echo 160 || echo 392)" 0.0468
 END
-chmod +x "$work"/{tb/TransferBench,rbt/rocm-bandwidth-test,perftest/ib_write_bw}
+mkdir "$work/crash"
+printf '#!/bin/sh\necho "risk handles not seen"\nkill -SEGV $$\n' >"$work/crash/gpu_risks"
+chmod +x "$work"/{crash/gpu_risks,tb/TransferBench,rbt/rocm-bandwidth-test,perftest/ib_write_bw}
 
 # what no short run shows: stages left out, a wrong port, and what is anonymous
 python3 - "$build/contrib/mori_prove" "$work" >"$work/out" 2>&1 <<'END' || fail "a rule of verdicts or of anonymity does not hold"
@@ -205,6 +209,31 @@ assert table[0].startswith("  xGMI put, GB/s, % of it;") and table[1].split() ==
 
 prove.os.environ["HIP_VISIBLE_DEVICES"] = "5,3"
 assert rates(["rbt"])[0] == {}  # it does not read that variable
+
+# each reason to be red that no run above has
+row = {"path": "put host>host: rdma (zero-copy mori_rdma/a:1)", "gb_per_s": 1.0}
+nic = next(path for path in prove.PATHS if path.transport == "mori_rdma")
+messages = next(path for path in prove.PATHS if path.is_message)
+good = "every byte checked"
+xgmi = {"path": "put rocm>rocm: xgmi (zero-copy mori_xgmi/xgmi)"}
+reds = [(nic, (3, "", []), "ended with status 3"), (nic, (0, good, []), "measured nothing"), (nic, (0, "", [row]), "not compared"),
+        (nic, (0, good, [{"path": "put"}]), "names no transport"), (messages, (0, good, [xgmi]), "no lane of messages")]
+for red, result, reason in reds:
+    assert reason in prove.judge(red, prove.Result(*result)), (reason, prove.judge(red, prove.Result(*result)))
+assert prove.judge(nic, prove.Result(0, good, [row]), "a:1") == ""
+assert "expected port b:1, went by a:1" in prove.judge(nic, prove.Result(0, good, [row]), "b:1")
+
+# gpu_risks that is ended by a signal, and one that is missing
+prove.Job.stages = [green]
+crash = next(risk for risk in prove.RISKS if risk.probe == "*")
+probe = next(risk for risk in prove.RISKS if risk.probe == "pids")
+for folder, states in (("crash", ("BROKEN", "cannot be seen here")), ("none", ("cannot be seen here", "cannot be seen here"))):
+    prove.os.environ["PATH"] = f"{sys.argv[2]}/{folder}:/usr/bin:/bin"
+    prove.Probes.done, prove.Probes.crashed, prove.Probes.lines, prove.Job.options.path = False, False, {}, []
+    found = [prove.look_at_risk(risk, "") for risk in (crash, probe)]
+    assert tuple(item["state"] for item in found) == states, found
+assert found[1]["reason"] == "gpu_risks is not installed"
+
 prove.Job.options.two = "me@other.example"
 assert prove.visible(0, 1, 1) == {"HIP_VISIBLE_DEVICES": "5,3,3"}
 late = prove.doctor.bounded("sh", "-c", "echo begun; sleep 100", limit=0.5)

@@ -10,10 +10,12 @@
 #include "hipcpu_impl.h"
 
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define HIPCPU_COPIES_A_LOSS 16
 #define HIPCPU_LOST_BYTES ((size_t)512)
+#define HIPCPU_STALE_FROM 4096
 
 static bool hipcpu_is_device_end(int kind, bool is_dst)
 {
@@ -50,6 +52,19 @@ static size_t hipcpu_copy_lost(uintptr_t dst, size_t size)
     return (size < HIPCPU_LOST_BYTES) ? size : HIPCPU_LOST_BYTES;
 }
 
+/* Rule stale-reads: copies are kernels, and one to the host finds an old byte. */
+static void hipcpu_copy_spoil(uintptr_t dst, size_t size)
+{
+    const char *engines = getenv("HSA_ENABLE_SDMA");
+    hipcpu_range_t range;
+
+    if (hipcpu_rule(HIPCPU_RULE_STALE_READS) && (size >= HIPCPU_STALE_FROM) &&
+        (engines != NULL) && (strcmp(engines, "0") == 0) &&
+        !hipcpu_range_find(dst, &range)) {
+        ((char *)dst)[size / 2] ^= 1;
+    }
+}
+
 static void hipcpu_copy_run(hipcpu_op_t *op)
 {
     size_t size = op->u.copy.size;
@@ -63,6 +78,7 @@ static void hipcpu_copy_run(hipcpu_op_t *op)
         if (!hipcpu_late_take(dst, src, size)) {
             memmove(dst, src, size - hipcpu_copy_lost(op->u.copy.dst, size));
         }
+        hipcpu_copy_spoil(op->u.copy.dst, size);
         hipcpu_count(op->u.copy.dst, op->u.copy.src, size);
     }
 }

@@ -64,6 +64,7 @@ static const hipcpu_rule_entry_t hipcpu_rule_table[HIPCPU_NUM_RULES] = {
     [HIPCPU_RULE_RETAIN_CRASH] = {"retain-crash", 602, 702},
     [HIPCPU_RULE_RETAIN_NO_REFERENCE] = {"retain-no-reference", 500, 702},
     /* by name only: one copy in thousands, and of several processes of a GPU */
+    [HIPCPU_RULE_STALE_READS] = {"stale-reads", HIPCPU_ANY_RELEASE, 0},
     [HIPCPU_RULE_STALE_STAGING] = {"stale-staging", HIPCPU_ANY_RELEASE, 0},
 };
 

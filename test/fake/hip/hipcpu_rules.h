@@ -48,6 +48,7 @@ typedef enum hipcpu_rule {
     HIPCPU_RULE_RETAIN_NO_REFERENCE, /**< Retain takes no reference */
     HIPCPU_RULE_OPEN_OTHER,          /**< A handle opens as other, shorter memory */
     HIPCPU_RULE_REFUSAL_STICKS,      /**< A refused copy makes all later ones fail */
+    HIPCPU_RULE_STALE_READS,         /**< Without engines, reads find an old byte */
     HIPCPU_RULE_STALE_STAGING,       /**< Copies to pinned memory lose their ends */
     HIPCPU_RULE_WRONG_BYTE,          /**< A kernel changes one byte of each long run */
     HIPCPU_NUM_RULES
