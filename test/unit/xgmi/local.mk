@@ -25,8 +25,8 @@ xgmi_unit_programs = \
 	test/unit/xgmi/test_xgmi_queue \
 	test/unit/xgmi/test_xgmi_ring
 check_PROGRAMS += $(xgmi_unit_programs)
-TESTS += $(xgmi_unit_programs) test/unit/xgmi/xgmi_fence.sh
-EXTRA_DIST += test/unit/xgmi/xgmi_fence.sh
+TESTS += $(xgmi_unit_programs) test/unit/xgmi/xgmi_fence.sh test/unit/xgmi/xgmi_archs.sh
+EXTRA_DIST += test/unit/xgmi/xgmi_fence.sh test/unit/xgmi/xgmi_archs.sh
 
 # The transport in a real UCX, linked with it instead of loaded.
 test_unit_xgmi_test_xgmi_am_SOURCES = \
