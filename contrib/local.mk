@@ -29,6 +29,7 @@ EXTRA_DIST += \
 	contrib/fetch_engines \
 	contrib/fetch_matplotlib \
 	contrib/fetch_mooncake \
+	contrib/fetch_mori \
 	contrib/fetch_nixl \
 	contrib/fetch_omni \
 	contrib/fetch_rocm \

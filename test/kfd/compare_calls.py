@@ -4,7 +4,8 @@
 
 compare_calls.py RELEASE FAKE REAL DIFFERENCES
 
-FAKE and REAL are outputs of test/kfd/hip_calls. DIFFERENCES lists the known differences.
+FAKE and REAL are outputs of test/kfd/hip_calls; or of mori_calls.py and of MORI's engine.
+DIFFERENCES lists the known differences.
 The output has a line for each unknown difference, and for each known one that is gone.
 """
 
@@ -59,7 +60,7 @@ def main() -> int:
         found = differences(fake.get(name, []), real.get(name, []))
         listed = known.get(name, set())
         for what in sorted(found - listed):
-            print(f"{name}: {what} differs\n  libhipcpu {' '.join(fake.get(name, []))}"
+            print(f"{name}: {what} differs\n  here {' '.join(fake.get(name, []))}"
                   f"\n  {release} {' '.join(real.get(name, []))}")
             status = 1
         for what in sorted(listed - found):
