@@ -3,7 +3,7 @@
 # Counted are sentences that begin with a pronoun or a fragment, people as subjects of code,
 # and verbs of speech with code as the subject. The parts are the C code of each folder, its
 # log texts, all comments of Python and of shell, make and m4, and the pages. Each part has limits;
-# check_commits.sh looks at subjects of commits.
+# Names of test cases contain no such word. check_commits.sh looks at subjects of commits.
 set -uo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib_check.sh"
 
@@ -163,9 +163,20 @@ check_part() { # DIR PART
     return $rc
 }
 
+# "FILE:LINE:NAME" of each test case that is named after people or after speech of code: cases
+# of Check, of the conformance suite's tables, and of Python.
+case_names() { # DIR
+    local words='who|whoever|whose|nobody|somebody|tells?|told|hears?|heard|asks?|asked|asking|says?|said|knows?'
+    local start='START_TEST\(|^ +\{"|^ *def test_'
+
+    (cd "$1" && find test -name '*.c' -o -name '*.py' 2>/dev/null | sort |
+        xargs -r grep -noP "(?:$start)\K(?=\w*_)(?:\w+_)?(?:$words)(?:_\w+)?(?=\)|\"|\()" /dev/null) | grep _
+}
+
 check() { # DIR
     local part rc=0
 
+    if case_names "$1" | sed 's/$/: name the case in terms of the field/'; then rc=1; fi
     for part in src ucx_plugin perf test logs python shell pages; do
         check_part "$1" "$part" || rc=1
     done
@@ -187,7 +198,14 @@ samples() {
     bad 'comments of a script' "shell: 2 of 2 begin or speak as 'people'"
     printf '# One\n\nThe receiver is told of it. Nobody waits for it.\n\n    run  # nobody\n\n| who sleeps here | `who` |\n' | write docs/a.md
     bad 'a page' "pages: 2 of 3 begin or speak as 'people'"
+    printf 'START_TEST(an_end_is_told_once)\n' | write test/unit/a.c
+    bad 'a case of Check' 'test/unit/a.c:1:an_end_is_told_once'
+    printf '    {"death_of_who_waits",\n     .run = death_of_who_waits},\n' | write test/conformance/a.c
+    bad 'a case of the conformance suite' 'test/conformance/a.c:1:death_of_who_waits'
+    printf 'def test_who_is_late_fails():\n    pass\n' | write test/a.py
+    bad 'a case of Python' 'test/a.py:1:who_is_late_fails'
     printf '/** A blocked wait misses messages that arrive meanwhile. */\n' | write src/a.h
+    printf 'START_TEST(an_end_is_one_event)\n' | write test/unit/a.c
     good 'plain words'
 }
 

@@ -131,7 +131,7 @@ static void ct_atomic_try_fetch(ct_t *ct, uct_atomic_op_t op, size_t size,
         ct_atomic_merge(ct_atomic_apply(op, CT_ATOMIC_OLD, CT_ATOMIC_ARG), size));
 }
 
-static void atomics_do_what_they_say(ct_t *ct)
+static void atomics_have_their_defined_results(ct_t *ct)
 {
     const uct_iface_attr_t *attr = &ct->side.attr;
     const uint64_t posts[] = {attr->cap.atomic32.op_flags, attr->cap.atomic64.op_flags};
@@ -167,4 +167,5 @@ static void atomics_do_what_they_say(ct_t *ct)
 
 
 const ct_case_t ct_cases_atomic[] = {
-    {"atomics_do_what_they_say", .run = atomics_do_what_they_say}, {NULL}};
+    {"atomics_have_their_defined_results", .run = atomics_have_their_defined_results},
+    {NULL}};

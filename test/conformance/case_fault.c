@@ -165,7 +165,7 @@ static void ct_fault_expect_failed_ep(ct_t *ct, ct_fault_t *fault)
              ucs_status_string(ct->side.events.ep_status));
 }
 
-static void death_of_an_idle_peer_is_told_once(ct_t *ct)
+static void death_of_an_idle_peer_is_reported_once(ct_t *ct)
 {
     ct_fault_t fault;
 
@@ -437,7 +437,7 @@ static void closed_peer_of_a_living_process_fails_the_endpoint(ct_t *ct)
 }
 
 /* A sleeping thread notices the death although no operation is posted. */
-static void closing_of_an_idle_peer_is_told(ct_t *ct)
+static void closing_of_an_idle_peer_is_reported(ct_t *ct)
 {
     uint64_t deadline = mkv_test_now_ms() + (uint64_t)mkv_test_limit_ms();
     struct pollfd fd = {.events = POLLIN};
@@ -545,9 +545,9 @@ static void new_peer_works_after_a_death(ct_t *ct)
 
 
 const ct_case_t ct_cases_fault[] = {
-    {"death_of_an_idle_peer_is_told_once",
+    {"death_of_an_idle_peer_is_reported_once",
      .flags = UCT_IFACE_FLAG_ERRHANDLE_PEER_FAILURE, .traits = CT_TRAIT_OTHER_PROCESS,
-     .run = death_of_an_idle_peer_is_told_once},
+     .run = death_of_an_idle_peer_is_reported_once},
     {"death_with_operations_in_flight_ends_each_once",
      .flags = UCT_IFACE_FLAG_ERRHANDLE_PEER_FAILURE, .traits = CT_TRAIT_OTHER_PROCESS,
      .run = death_with_operations_in_flight_ends_each_once},
@@ -562,10 +562,11 @@ const ct_case_t ct_cases_fault[] = {
     {"closed_peer_of_a_living_process_fails_the_endpoint",
      .flags = UCT_IFACE_FLAG_ERRHANDLE_PEER_FAILURE, .traits = CT_TRAIT_OTHER_PROCESS,
      .run = closed_peer_of_a_living_process_fails_the_endpoint},
-    {"closing_of_an_idle_peer_is_told", .flags = UCT_IFACE_FLAG_ERRHANDLE_PEER_FAILURE,
+    {"closing_of_an_idle_peer_is_reported",
+     .flags = UCT_IFACE_FLAG_ERRHANDLE_PEER_FAILURE,
      .event_flags = UCT_IFACE_FLAG_EVENT_FD,
      .traits = CT_TRAIT_OTHER_PROCESS | CT_TRAIT_CHECKED_KEYS,
-     .run = closing_of_an_idle_peer_is_told},
+     .run = closing_of_an_idle_peer_is_reported},
     {"interface_sleeps_after_a_silent_peer_was_closed",
      .flags = UCT_IFACE_FLAG_ERRHANDLE_PEER_FAILURE,
      .event_flags = UCT_IFACE_FLAG_EVENT_SEND_COMP | UCT_IFACE_FLAG_EVENT_FD,

@@ -344,7 +344,7 @@ static size_t ct_flow_fill(ct_t *ct, ct_flow_t *flow)
     return count;
 }
 
-static void full_queue_is_told_and_recovers(ct_t *ct)
+static void full_queue_is_reported_and_recovers(ct_t *ct)
 {
     uint64_t deadline = mkv_test_now_ms() + (uint64_t)mkv_test_limit_ms();
     ucs_status_t status;
@@ -668,7 +668,7 @@ const ct_case_t ct_cases_flow[] = {
     {"interface_flush_covers_all_endpoints",
      .run = interface_flush_covers_all_endpoints},
     {"fence_orders_puts", .run = fence_orders_puts},
-    {"full_queue_is_told_and_recovers", .run = full_queue_is_told_and_recovers},
+    {"full_queue_is_reported_and_recovers", .run = full_queue_is_reported_and_recovers},
     {"pending_requests_run_in_order", .flags = UCT_IFACE_FLAG_PENDING,
      .run = pending_requests_run_in_order},
     {"flushes_among_pending_requests_end", .flags = UCT_IFACE_FLAG_PENDING,

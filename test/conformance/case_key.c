@@ -294,7 +294,7 @@ static void invalidated_key_is_refused(ct_t *ct)
 
 /* The exporter frees memory that the other end has mapped: an error, or the old memory,
  * but neither a crash nor a byte in other memory. */
-static void freed_memory_is_never_somebody_elses(ct_t *ct)
+static void freed_memory_is_not_used_for_another_buffer(ct_t *ct)
 {
     ct_piece_t piece = {.local_offset = 0, .remote_offset = 0, .length = 4096};
     ct_remote_t remote, other;
@@ -427,9 +427,9 @@ const ct_case_t ct_cases_key[] = {
      .run = access_beyond_the_key_is_an_error},
     {"invalidated_key_is_refused", .traits = CT_TRAIT_RKEY | CT_TRAIT_INVALIDATE,
      .run = invalidated_key_is_refused},
-    {"freed_memory_is_never_somebody_elses",
+    {"freed_memory_is_not_used_for_another_buffer",
      .traits = CT_TRAIT_RKEY | CT_TRAIT_CHECKED_KEYS,
-     .run = freed_memory_is_never_somebody_elses},
+     .run = freed_memory_is_not_used_for_another_buffer},
     {"memory_allocated_again_is_written_anew", .flags = UCT_IFACE_FLAG_PUT_ZCOPY,
      .traits = CT_TRAIT_RKEY, .run = memory_allocated_again_is_written_anew},
     {"parts_of_one_allocation_have_their_own_keys",

@@ -219,7 +219,7 @@ static void transfer_of_nothing_needs_no_key(ct_t *ct)
 }
 
 /* Done or refused, as a whole. */
-static void list_with_nothing_in_it_ends_nobody(ct_t *ct)
+static void list_with_nothing_in_it_fails_no_peer(ct_t *ct)
 {
     const uint64_t deadline = mkv_test_now_ms() + (uint64_t)mkv_test_limit_ms();
     void *buffers[2] = {NULL, NULL};
@@ -326,8 +326,8 @@ const ct_case_t ct_cases_limit[] = {
     {"message_over_a_limit_is_refused", .flags = UCT_IFACE_FLAG_AM_SHORT,
      .traits = CT_TRAIT_CHECKED_KEYS, .run = message_over_a_limit_is_refused},
     {"transfer_of_nothing_needs_no_key", .run = transfer_of_nothing_needs_no_key},
-    {"list_with_nothing_in_it_ends_nobody", .v2_flags = CT_V2_PUT_SGL,
-     .run = list_with_nothing_in_it_ends_nobody},
+    {"list_with_nothing_in_it_fails_no_peer", .v2_flags = CT_V2_PUT_SGL,
+     .run = list_with_nothing_in_it_fails_no_peer},
     {"local_memory_outside_its_handle_is_an_error",
      .flags = UCT_IFACE_FLAG_PUT_ZCOPY | UCT_IFACE_FLAG_ERRHANDLE_ZCOPY_BUF,
      .traits = CT_TRAIT_CHECKED_KEYS | CT_TRAIT_OTHER_PROCESS | CT_TRAIT_REG,

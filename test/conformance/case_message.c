@@ -599,7 +599,7 @@ static void ct_message_check(ct_t *ct)
     }
 }
 
-static void death_of_a_full_peer_is_told_once(ct_t *ct)
+static void death_of_a_full_peer_is_reported_once(ct_t *ct)
 {
     uint64_t deadline = mkv_test_now_ms() + (uint64_t)mkv_test_limit_ms();
     ct_message_req_t reqs[CT_MESSAGE_PENDING];
@@ -716,10 +716,10 @@ const ct_case_t ct_cases_message[] = {
      .flags = UCT_IFACE_FLAG_AM_BCOPY | UCT_IFACE_FLAG_PENDING,
      .traits = CT_TRAIT_OTHER_PROCESS,
      .run = messages_to_a_stopped_peer_come_when_it_goes_on},
-    {"death_of_a_full_peer_is_told_once",
+    {"death_of_a_full_peer_is_reported_once",
      .flags = UCT_IFACE_FLAG_AM_BCOPY | UCT_IFACE_FLAG_PENDING |
               UCT_IFACE_FLAG_ERRHANDLE_PEER_FAILURE,
-     .traits = CT_TRAIT_OTHER_PROCESS, .run = death_of_a_full_peer_is_told_once},
+     .traits = CT_TRAIT_OTHER_PROCESS, .run = death_of_a_full_peer_is_reported_once},
     {"flush_of_the_interface_covers_pending_messages_of_the_dead",
      .flags = UCT_IFACE_FLAG_AM_BCOPY | UCT_IFACE_FLAG_PENDING |
               UCT_IFACE_FLAG_ERRHANDLE_PEER_FAILURE,

@@ -367,7 +367,7 @@ START_TEST(peers_are_enabled_once)
 }
 END_TEST
 
-START_TEST(a_call_fails_when_it_is_told_to)
+START_TEST(a_call_fails_as_configured)
 {
     void *ptr;
 
@@ -1040,7 +1040,7 @@ static TCase *rules_case(void)
     tcase_add_test(tcase, a_stream_calls_and_writes);
     tcase_add_test(tcase, registered_memory_is_pinned_memory);
     tcase_add_test(tcase, peers_are_enabled_once);
-    tcase_add_test(tcase, a_call_fails_when_it_is_told_to);
+    tcase_add_test(tcase, a_call_fails_as_configured);
     tcase_add_test(tcase, a_fault_can_come_from_the_environment);
     tcase_add_test(tcase, without_copies_work_ends_at_once);
     tcase_add_test(tcase, a_stream_waits_while_a_file_is_there);

@@ -176,7 +176,7 @@ START_TEST(chunks_of_mapped_memory_are_allocations_of_their_own)
 }
 END_TEST
 
-START_TEST(memory_of_a_stream_has_a_handle_as_the_release_says)
+START_TEST(memory_of_a_stream_has_a_handle_by_the_rule_of_the_release)
 {
     hipIpcMemHandle_t handle;
     hipStream_t stream;
@@ -267,7 +267,7 @@ static void *map_chunk(hipMemGenericAllocationHandle_t *chunk)
 }
 
 /* Ends by SIGABRT: allocated memory is retained, or mapped memory exported. */
-START_TEST(retaining_is_as_harmful_as_the_release_says)
+START_TEST(retaining_aborts_by_the_rule_of_the_release)
 {
     hipMemGenericAllocationHandle_t chunk, retained;
     hipIpcMemHandle_t handle;
@@ -285,7 +285,7 @@ START_TEST(retaining_is_as_harmful_as_the_release_says)
 }
 END_TEST
 
-START_TEST(retaining_takes_a_reference_as_the_release_says)
+START_TEST(retaining_takes_a_reference_by_the_rule_of_the_release)
 {
     hipMemGenericAllocationHandle_t chunk, retained;
     void *memory;
@@ -458,7 +458,7 @@ static void *registration(void *arg)
 }
 
 /* Effects of a call of another thread on a capture, by the releases' rules. */
-START_TEST(a_capture_is_broken_by_what_the_release_says)
+START_TEST(a_capture_is_broken_by_the_rule_of_the_release)
 {
     static const struct {
         int release[2];
@@ -533,7 +533,7 @@ START_TEST(event_of_a_stream_that_captures_ends_the_capture)
 }
 END_TEST
 
-START_TEST(opening_takes_as_long_as_it_is_told_to)
+START_TEST(opening_takes_the_configured_time)
 {
     struct timespec before, after;
     hipIpcMemHandle_t handle;
@@ -742,20 +742,21 @@ int main(void)
     tcase_set_timeout(tcase, LIMIT_S);
     tcase_add_test(tcase, a_buffer_has_a_number_that_never_comes_again);
     tcase_add_test(tcase, chunks_of_mapped_memory_are_allocations_of_their_own);
-    tcase_add_loop_test_raise_signal(tcase, retaining_is_as_harmful_as_the_release_says,
+    tcase_add_loop_test_raise_signal(tcase, retaining_aborts_by_the_rule_of_the_release,
                                      SIGABRT, 0, 3);
-    tcase_add_loop_test(tcase, retaining_takes_a_reference_as_the_release_says, 0, 2);
+    tcase_add_loop_test(tcase, retaining_takes_a_reference_by_the_rule_of_the_release,
+                        0, 2);
     tcase_add_loop_test(tcase, memory_of_a_pool_is_kept_up_to_its_threshold, 0, 4);
     tcase_add_loop_test_raise_signal(tcase, memory_that_is_back_in_its_pool_is_not_used,
                                      SIGABRT, 0, 2);
-    tcase_add_loop_test(tcase, memory_of_a_stream_has_a_handle_as_the_release_says, 0,
-                        2);
+    tcase_add_loop_test(
+        tcase, memory_of_a_stream_has_a_handle_by_the_rule_of_the_release, 0, 2);
     tcase_add_test(tcase, a_handle_by_address_names_what_is_there_when_it_is_opened);
     tcase_add_test(tcase, memory_that_overlaps_freed_memory_does_not_open);
     tcase_add_test(tcase, a_stopped_exporter_answers_no_import);
-    tcase_add_loop_test(tcase, a_capture_is_broken_by_what_the_release_says, 0, 8);
+    tcase_add_loop_test(tcase, a_capture_is_broken_by_the_rule_of_the_release, 0, 8);
     tcase_add_loop_test(tcase, event_of_a_stream_that_captures_ends_the_capture, 0, 3);
-    tcase_add_test(tcase, opening_takes_as_long_as_it_is_told_to);
+    tcase_add_test(tcase, opening_takes_the_configured_time);
     tcase_add_test(tcase, streams_that_share_a_queue_wait_for_each_other);
     tcase_add_test(tcase, closing_memory_waits_for_the_device);
     tcase_add_test_raise_signal(tcase, closing_memory_beside_a_call_ends_the_process,

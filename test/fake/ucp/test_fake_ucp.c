@@ -243,7 +243,7 @@ START_TEST(the_put_that_was_named_fails_and_no_other)
 }
 END_TEST
 
-START_TEST(a_broken_connection_ends_operations_and_says_so_once)
+START_TEST(a_broken_connection_ends_operations_with_one_error)
 {
     fake_ucp_hold(FAKE_UCP_PUT);
     put(BYTES);
@@ -313,7 +313,7 @@ int main(void)
     tcase_add_test(tcase, a_message_comes_as_it_was_sent);
     tcase_add_test(tcase, the_message_that_was_named_is_lost_or_comes_twice);
     tcase_add_test(tcase, the_put_that_was_named_fails_and_no_other);
-    tcase_add_test(tcase, a_broken_connection_ends_operations_and_says_so_once);
+    tcase_add_test(tcase, a_broken_connection_ends_operations_with_one_error);
     if (srunner_fork_status(runner) == CK_FORK) {
         tcase_add_test_raise_signal(tcase, bytes_outside_a_registration_abort, SIGABRT);
         tcase_add_test_raise_signal(tcase, memory_under_an_operation_is_not_unmapped,

@@ -338,7 +338,7 @@ START_TEST(too_many_entries_and_too_much_inline_are_refused)
 }
 END_TEST
 
-START_TEST(send_waits_for_a_receive_and_stalls_nobody_else)
+START_TEST(send_waits_for_a_receive_and_stalls_no_other_queue)
 {
     verbs_side_t second[2];
 
@@ -404,7 +404,7 @@ static Suite *contract_suite(void)
     tcase_add_test(tcase, only_what_is_signalled_completes);
     tcase_add_test(tcase, full_send_queue_names_the_first_refused);
     tcase_add_test(tcase, too_many_entries_and_too_much_inline_are_refused);
-    tcase_add_test(tcase, send_waits_for_a_receive_and_stalls_nobody_else);
+    tcase_add_test(tcase, send_waits_for_a_receive_and_stalls_no_other_queue);
     tcase_add_test(tcase, event_comes_once_for_one_request);
     suite_add_tcase(suite, tcase);
     return suite;

@@ -119,7 +119,7 @@ END_TEST
  * looked at the datagram. A later datagram shows that the first of a round was lost, as
  * the queue pair keeps their order. A round proves nothing if its first datagram met
  * the receive posted for the second; it is repeated. */
-START_TEST(datagram_to_nobody_is_lost)
+START_TEST(datagram_without_a_receiver_is_lost)
 {
     uint32_t length = LENGTH;
 
@@ -156,7 +156,7 @@ Suite *contract_datagram_suite(void)
 
     tcase_set_timeout(tcase, 120);
     tcase_add_test(tcase, datagram_lies_behind_a_header);
-    tcase_add_test(tcase, datagram_to_nobody_is_lost);
+    tcase_add_test(tcase, datagram_without_a_receiver_is_lost);
     tcase_add_test(tcase, datagram_for_another_is_lost);
     suite_add_tcase(suite, tcase);
     return suite;

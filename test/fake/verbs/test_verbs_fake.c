@@ -214,7 +214,7 @@ START_TEST(link_that_comes_back_in_time_loses_nothing)
 END_TEST
 
 /* The kernel's ib_resolve_unicast_gid_dmac() queries the network. */
-START_TEST(address_handle_is_made_for_who_can_be_asked)
+START_TEST(address_handle_needs_a_peer_that_answers)
 {
     struct ibv_ah_attr attr = {.port_num = 1, .is_global = 1};
     struct ibv_ah *ah;
@@ -276,7 +276,7 @@ START_TEST(removed_device_answers_nothing_any_more)
 }
 END_TEST
 
-START_TEST(fatal_queue_pair_tells_and_flushes)
+START_TEST(fatal_queue_pair_raises_an_event_and_flushes)
 {
     verbs_pair_connect(side, &verbs_patient);
     fake_verbs_hold(side[0].qp->qp_num, FAKE_VERBS_HOLD_SEND);
@@ -354,7 +354,7 @@ static void expect_create(int sge, int inline_data, int expected)
     }
 }
 
-START_TEST(ionic_is_as_its_driver_says)
+START_TEST(ionic_has_the_limits_of_its_driver)
 {
     verbs_pair_open(side);
     ck_assert_int_eq(side[0].attr.max_srq, 0);
@@ -653,14 +653,14 @@ static Suite *fake_suite(void)
     tcase_add_test(tcase, nth_work_request_fails_unsignalled_too);
     tcase_add_test(tcase, lost_packets_cost_exactly_the_retry_budget);
     tcase_add_test(tcase, link_that_comes_back_in_time_loses_nothing);
-    tcase_add_test(tcase, address_handle_is_made_for_who_can_be_asked);
+    tcase_add_test(tcase, address_handle_needs_a_peer_that_answers);
     tcase_add_test(tcase, lost_answers_leave_the_work_done_once);
     tcase_add_test(tcase, removed_device_answers_nothing_any_more);
-    tcase_add_test(tcase, fatal_queue_pair_tells_and_flushes);
+    tcase_add_test(tcase, fatal_queue_pair_raises_an_event_and_flushes);
     tcase_add_test_raise_signal(tcase, overrun_of_a_completion_queue_aborts, SIGABRT);
     tcase_add_test_raise_signal(tcase, second_deregistration_aborts, SIGABRT);
     tcase_add_test_raise_signal(tcase, closing_a_device_in_use_aborts, SIGABRT);
-    tcase_add_test(tcase, ionic_is_as_its_driver_says);
+    tcase_add_test(tcase, ionic_has_the_limits_of_its_driver);
     tcase_add_loop_test(tcase, ionic_forgets_in_error_what_was_not_polled, 0, 2);
     tcase_add_loop_test(tcase, shared_receives_are_had_where_the_driver_has_them, 0, 4);
     tcase_add_test(tcase, shared_receives_keep_their_size);

@@ -128,7 +128,7 @@ START_TEST(queue_pair_has_no_receives_of_its_own)
 }
 END_TEST
 
-START_TEST(empty_queue_stalls_all_who_share_it)
+START_TEST(empty_queue_stalls_all_queue_pairs_that_share_it)
 {
     connect_shared(&verbs_patient);
     send(side[0].qp, 1);
@@ -201,7 +201,7 @@ START_TEST(entries_of_a_destroyed_queue_pair_are_free)
 }
 END_TEST
 
-START_TEST(limit_is_told_once)
+START_TEST(limit_raises_one_event)
 {
     struct ibv_srq_attr attr = {.srq_limit = 2};
     unsigned i;
@@ -291,11 +291,11 @@ Suite *contract_srq_suite(void)
     tcase_add_test(tcase, any_queue_pair_takes_the_next_receive);
     tcase_add_test(tcase, write_with_immediate_takes_a_shared_receive);
     tcase_add_test(tcase, queue_pair_has_no_receives_of_its_own);
-    tcase_add_test(tcase, empty_queue_stalls_all_who_share_it);
+    tcase_add_test(tcase, empty_queue_stalls_all_queue_pairs_that_share_it);
     tcase_add_test(tcase, empty_queue_ends_a_sender_without_patience);
     tcase_add_test(tcase, entries_are_free_when_polled_not_before);
     tcase_add_test(tcase, entries_of_a_destroyed_queue_pair_are_free);
-    tcase_add_test(tcase, limit_is_told_once);
+    tcase_add_test(tcase, limit_raises_one_event);
     tcase_add_test(tcase, shared_queue_in_use_is_not_destroyed);
     tcase_add_test(tcase, error_of_one_queue_pair_leaves_the_receives_to_the_others);
     suite_add_tcase(suite, tcase);

@@ -242,7 +242,7 @@ START_TEST(stopped_process_is_still_written_to)
 END_TEST
 
 /* Wherever it is stopped, be it inside the fake */
-START_TEST(process_stopped_in_a_call_stops_nobody)
+START_TEST(process_stopped_in_a_call_blocks_no_other)
 {
     volatile uint8_t *last;
     siginfo_t info;
@@ -304,7 +304,7 @@ START_TEST(error_of_one_process_is_seen_by_both)
 }
 END_TEST
 
-START_TEST(link_down_is_told_to_every_process)
+START_TEST(link_down_is_an_event_in_every_process)
 {
     two_t two;
 
@@ -330,10 +330,10 @@ static Suite *wire_suite(void)
     tcase_add_test(tcase, bytes_reach_the_other_process);
     tcase_add_test(tcase, sender_that_sleeps_goes_on_when_a_receive_is_posted);
     tcase_add_test(tcase, stopped_process_is_still_written_to);
-    tcase_add_test(tcase, process_stopped_in_a_call_stops_nobody);
+    tcase_add_test(tcase, process_stopped_in_a_call_blocks_no_other);
     tcase_add_test(tcase, killed_process_does_not_answer);
     tcase_add_test(tcase, error_of_one_process_is_seen_by_both);
-    tcase_add_test(tcase, link_down_is_told_to_every_process);
+    tcase_add_test(tcase, link_down_is_an_event_in_every_process);
     suite_add_tcase(suite, tcase);
 
     tcase = tcase_create("shared receives");

@@ -227,7 +227,7 @@ static int told_dst(int fd, void *arg)
 
 /* The source posts a layer when the one before it was seen */
 /* OB-09 */
-START_TEST(layers_are_there_when_they_are_told)
+START_TEST(layers_are_complete_when_they_are_reported)
 {
     mkv_sel_t sel = {.size = sizeof(sel), .fields = MKV_SEL_LAYERS | MKV_SEL_TELL};
     kv_shape_t shape = kv_shape_default;
@@ -349,7 +349,7 @@ int main(void)
     tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, write_layer_by_layer_behind_gates, 0, 2);
     tcase_add_test(tcase, opening_takes_no_gpu_memory);
-    tcase_add_test(tcase, layers_are_there_when_they_are_told);
+    tcase_add_test(tcase, layers_are_complete_when_they_are_reported);
     tcase_add_loop_test(tcase, read_all_at_once_after_exposed, 0, 6);
     suite_add_tcase(suite, tcase);
     return kv_main(suite);

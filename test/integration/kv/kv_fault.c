@@ -306,7 +306,7 @@ static int victim_without_leader(int fd, void *arg)
 
 /* /proc calls such a process a zombie. It copies on, so it is no less a peer. */
 /* AB-05 */
-START_TEST(a_peer_whose_leader_has_ended_is_served_and_watched)
+START_TEST(a_peer_without_its_first_thread_is_served_and_watched)
 {
     kv_side_t side = {0};
     uint64_t start_ms;
@@ -315,7 +315,8 @@ START_TEST(a_peer_whose_leader_has_ended_is_served_and_watched)
 
     if (is_emulated(&lone_plot)) {
         ck_assert_int_eq(
-            mkv_test_skip("rma", "a_peer_whose_leader_has_ended_is_served_and_watched",
+            mkv_test_skip("rma",
+                          "a_peer_without_its_first_thread_is_served_and_watched",
                           "UCX finds no protocol to emulate a put in such a process"),
             0);
         return;
@@ -635,7 +636,7 @@ int main(void)
     suite_add_tcase(suite, tcase);
     tcase = tcase_create("leader");
     tcase_set_timeout(tcase, 120);
-    tcase_add_test(tcase, a_peer_whose_leader_has_ended_is_served_and_watched);
+    tcase_add_test(tcase, a_peer_without_its_first_thread_is_served_and_watched);
     suite_add_tcase(suite, tcase);
     tcase = tcase_create("restart");
     tcase_set_timeout(tcase, 120);

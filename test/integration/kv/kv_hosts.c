@@ -239,7 +239,7 @@ END_TEST
 
 /* ---- Who comes and goes ---------------------------------------------------------- */
 
-START_TEST(all_is_moved_with_who_stays)
+START_TEST(all_is_moved_with_the_remaining_peers)
 {
     uint32_t id;
     end_t end;
@@ -274,7 +274,7 @@ int main(int argc, char **argv)
     if (stays) {
         tcase_add_test(tcase, peers_come_and_go);
     } else {
-        tcase_add_test(tcase, all_is_moved_with_who_stays);
+        tcase_add_test(tcase, all_is_moved_with_the_remaining_peers);
     }
     suite_add_tcase(suite, tcase);
     return kv_main(suite);

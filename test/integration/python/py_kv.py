@@ -422,7 +422,7 @@ class Alone(unittest.TestCase):
         with self.assertRaisesRegex(errors.InvalidError, "BACKEND"):
             morikv.Context(options={"BACKEND": "carrier pigeon"})
 
-    def test_who_asks_is_heard_and_refused_with_a_text(self):
+    def test_a_request_is_received_and_refused_with_a_text(self):
         threads = {"PROGRESS_THREADS": "1"}  # each closes while the other one moves
         asks, _ = open_cache(1, options=threads)
         refuses, _ = open_cache(2, options=threads)

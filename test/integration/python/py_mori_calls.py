@@ -152,7 +152,7 @@ class Calls(WithSlow):
         )
         self.assertEqual(self.end(*statuses), [StatusCode.ERR_INVALID_ARGS, StatusCode.SUCCESS])
 
-    def test_memory_that_is_announced_while_it_is_asked_for_is_found(self):
+    def test_memory_that_is_announced_during_a_request_is_found(self):
         """The peer's list of regions arrives after a post failed for the lack of it."""
         self.end(self.session.write(0, 0, 1, 1))
         late, query = self.slow.add(), morikv.Peer.query

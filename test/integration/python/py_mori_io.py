@@ -331,7 +331,7 @@ class TwoProcesses(unittest.TestCase):
         self.assertGreater(len(here), 4000)
         self.assertIn(calls(b"hipModuleLaunchKernel") - before, range(1, 9))
 
-    def test_what_is_wrong_is_told_by_the_status(self):
+    def test_errors_are_reported_by_the_status(self):
         session = self.sessions[0]
         self.succeed(session.write(0, 0, 1, 1))
         status = session.batch_write([0, 0], [0, SIZE], [1, 1], 2)

@@ -64,7 +64,7 @@ class Toy(unittest.TestCase):
         self.assertEqual(answer[0], right[0])  # it came with DONE
         self.assertNotEqual(answer[1:], right[1:])
 
-    def test_who_is_killed_is_forgotten_and_comes_back(self):
+    def test_a_killed_peer_is_removed_and_comes_back(self):
         decode = self.start_all()
         self.assertEqual(self.ask(1)[0], 200)
         decode.kill()
@@ -77,7 +77,7 @@ class Toy(unittest.TestCase):
         toy.wait_until_healthy(self.port)
         self.assertEqual(self.ask(3)[1].get("tokens"), toy.generate(prompt(3), 5))
 
-    def test_the_benchmark_tells_mean_and_spread(self):
+    def test_the_benchmark_prints_mean_and_spread(self):
         out = subprocess.run(
             [sys.executable, TOY, "bench", "tcp"], env={**os.environ, "TOY_PROMPTS": "8"},
             stdout=subprocess.PIPE, text=True, timeout=120,

@@ -104,7 +104,7 @@ class TwoWorkers(unittest.TestCase):
             for other in set(range(BLOCKS)) - set(there):
                 self.assertEqual(self.d.block(layer, other), bytes(BLOCK_BYTES), (layer, other))
 
-    def test_a_reader_gets_the_last_blocks_that_it_asks_for(self):
+    def test_a_reader_gets_the_last_blocks_of_its_request(self):
         self.p.step("p", Step(7, {0: [3, 9, 4]}, True, 10, 10), [3, 9, 4])
         self.p.worker.begin(Orders(ended={"p": True}))
         self.load([11, 2], PULL)
@@ -131,7 +131,7 @@ class TwoWorkers(unittest.TestCase):
                 expected = bytes([1, layer, source, request]) * (BLOCK_BYTES // 4)
                 self.assertEqual(self.d.block(layer, to), expected)
 
-    def test_a_writer_sends_chunks_to_who_waits(self):
+    def test_a_writer_sends_chunks_to_a_waiting_reader(self):
         self.push(is_early=True)
 
     def test_a_writer_sends_what_was_before_the_reader_came(self):
@@ -189,7 +189,7 @@ class TwoWorkers(unittest.TestCase):
         self.d.worker.begin(Orders(aborts=["d"]))
         self.assertTrue(self.d.results(RECEIVED, "d"))
 
-    def test_who_waits_for_decode_is_kept_longer(self):
+    def test_a_request_that_waits_for_decode_is_kept_longer(self):
         self.p.step("p", Step(7, {0: [3]}, True, 4, 4), [3])
         self.p.worker.begin(Orders(ended={"p": True}))
         source = self.p.worker._sources["p"]
@@ -212,7 +212,7 @@ class TwoWorkers(unittest.TestCase):
 class Expiring(TwoWorkers):
     extra = {"lease_s": 0.2}
 
-    def test_who_comes_too_late_is_refused(self):
+    def test_a_late_request_is_refused(self):
         self.p.step("p", Step(7, {0: [3]}, True, 4, 4), [3])
         self.p.worker.begin(Orders(ended={"p": True}))
         self.p.results(SENT, "p")
@@ -225,7 +225,7 @@ class Expiring(TwoWorkers):
 def load_tests(loader, _tests, _pattern):
     """Expiring has the others' set-up, and not their cases."""
     cases = [loader.loadTestsFromTestCase(TwoWorkers), loader.loadTestsFromTestCase(Schedulers)]
-    cases.append(Expiring("test_who_comes_too_late_is_refused"))
+    cases.append(Expiring("test_a_late_request_is_refused"))
     return unittest.TestSuite(cases)
 
 
@@ -256,7 +256,7 @@ class Schedulers(unittest.TestCase):
         self.scheduler = Scheduler([Group(0, FULL, BLOCK_TOKENS, ("layers.0",))], {})
         self.scheduler.peers = ["ab"]
 
-    def test_prefill_tells_each_step_and_keeps_the_blocks(self):
+    def test_prefill_reports_each_step_and_keeps_the_blocks(self):
         asked = request("p", 10, do_remote_decode=True, id=5)
         self.scheduler.on_new_request(asked)
         first = self.scheduler.take_orders(output([("p", [3, 9], 0)], tokens={"p": 6}))
@@ -269,7 +269,7 @@ class Schedulers(unittest.TestCase):
         self.assertEqual(answer, told)
         self.assertEqual(self.scheduler.take_orders(output()).ended, {"p": True})
 
-    def test_decode_asks_for_what_it_lacks_once(self):
+    def test_decode_requests_its_missing_blocks_once(self):
         asked = request("d", 10, do_remote_prefill=True, id=5, peers=["cd"])
         self.scheduler.on_new_request(asked)
         self.assertEqual(self.scheduler.take_orders(output()).keeps, [(5, ["cd"])])

@@ -260,13 +260,13 @@ class Engines(unittest.TestCase):
     def test_all_groups_are_read(self):
         self.move(1, 1, PULL)
 
-    def test_all_groups_are_written_to_who_waits(self):
+    def test_all_groups_are_written_to_a_waiting_reader(self):
         self.move(1, 1, PUSH, is_early=True)
 
-    def test_all_groups_are_written_to_who_comes_late(self):
+    def test_all_groups_are_written_to_a_late_reader(self):
         self.move(1, 1, PUSH)
 
-    def test_what_no_layer_tells_of_waits_for_the_step_as_well(self):
+    def test_groups_without_a_layer_wait_for_the_step(self):
         is_done, gates = [], []
 
         def gate(_cache):
@@ -305,10 +305,10 @@ class Engines(unittest.TestCase):
         is_done.append(True)
         self.finish()
 
-    def test_who_comes_before_the_step_has_ended_is_written_to_behind_it(self):
+    def test_an_early_request_is_written_after_the_step(self):
         self.come_while_it_is_computed(PUSH)
 
-    def test_who_comes_before_the_step_has_ended_reads_behind_it(self):
+    def test_an_early_request_reads_after_the_step(self):
         self.come_while_it_is_computed(PULL)
 
     def test_as_many_ranks_read_each_its_own(self):
@@ -335,7 +335,7 @@ class Engines(unittest.TestCase):
         vllm_names.layout.is_dim_first = False
         self.move(2, 1, PULL)
 
-    def test_a_rank_that_never_asks_does_not_hold_the_blocks_for_ever(self):
+    def test_a_rank_without_a_request_holds_no_blocks_for_ever(self):
         self.start(1, 2, lease_s=0)
         self.d.pop().worker.close()
         self.compute()
@@ -430,7 +430,7 @@ class Schedulers(unittest.TestCase):
     def test_a_model_of_full_attention_is_prefilled_whole(self):
         self.assertEqual(backoff(self.groups[:1] + self.groups[3:]), 0)
 
-    def test_decode_asks_for_windows_and_states(self):
+    def test_decode_requests_windows_and_states(self):
         asked = self.request("d", 16, do_remote_prefill=True, id=5, peers=["cd"])
         self.scheduler.on_new_request(asked)
         self.assertEqual(self.scheduler.num_remote_tokens(asked, 4), (11, True))

@@ -299,10 +299,10 @@ START_TEST(short_copy_needs_no_queue)
 END_TEST
 
 /* The faults reach the lane: without this call device memory has no way. */
-START_TEST(lane_without_its_calls_says_so)
+START_TEST(lane_without_its_calls_is_reported)
 {
     ck_assert_uint_ge(it_run_hip_fault("hipMemcpyAsync", "0", 0), 1);
-    mkv_test_pass("lane_without_its_calls_says_so", "copying always fails");
+    mkv_test_pass("lane_without_its_calls_is_reported", "copying always fails");
 }
 END_TEST
 
@@ -365,7 +365,7 @@ int main(void)
                             IT_COUNT(it_hip_functions));
         tcase_add_test(tcase, memory_that_does_not_open_goes_another_way);
         tcase_add_loop_test(tcase, short_copy_needs_no_queue, 0, 3);
-        tcase_add_test(tcase, lane_without_its_calls_says_so);
+        tcase_add_test(tcase, lane_without_its_calls_is_reported);
     } else {
         num_failed += mkv_test_skip("hip", "failing_hip_call_is_an_error",
                                     "a real runtime does not fail on demand");

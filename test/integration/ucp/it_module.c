@@ -291,7 +291,7 @@ END_TEST
 
 /* A library that exists but cannot be loaded is logged, and UCX works without the
  * module. */
-START_TEST(broken_hip_library_is_told_with_its_cause)
+START_TEST(broken_hip_library_is_logged_with_its_cause)
 {
     char folder[] = "/tmp/it_module.XXXXXX", path[64], variable[4096];
     const char *others = getenv("LD_LIBRARY_PATH"); /* UCX itself may be there */
@@ -318,7 +318,8 @@ START_TEST(broken_hip_library_is_told_with_its_cause)
     it_result_free(&result);
     ck_assert_int_eq(unlink(path), 0);
     ck_assert_int_eq(rmdir(folder), 0);
-    mkv_test_pass("broken_hip_library_is_told_with_its_cause", "found and no library");
+    mkv_test_pass("broken_hip_library_is_logged_with_its_cause",
+                  "found and no library");
 }
 END_TEST
 
@@ -344,7 +345,7 @@ int main(void)
     tcase_add_test(tcase, absent_core_gives_one_line_and_no_transport);
     tcase_add_loop_test(tcase, broken_core_gives_one_line_and_no_transport, 0, 2);
     tcase_add_test(tcase, missing_hip_library_leaves_ucx_as_it_was);
-    tcase_add_test(tcase, broken_hip_library_is_told_with_its_cause);
+    tcase_add_test(tcase, broken_hip_library_is_logged_with_its_cause);
     suite_add_tcase(suite, tcase);
     return it_end(suite, 0);
 }

@@ -43,7 +43,7 @@ END_TEST
 
 /* As flag.h of ROCr: rocm-6.2.4 is always in legacy mode ("1" and others), the branch
  * of 6.4 leaves it by "0" alone, and 7.2 enters it by "1" alone. */
-START_TEST(exporter_is_asked_by_release_and_setting)
+START_TEST(need_of_the_exporter_follows_release_and_setting)
 {
     static const char *const values[] = {NULL, "", "0", "1", "00", "01", "no", "false"};
     static const struct {
@@ -130,7 +130,7 @@ START_TEST(versions_differ_only_here)
 }
 END_TEST
 
-START_TEST(place_of_any_address_is_known)
+START_TEST(each_kind_of_address_is_classified)
 {
     static const int releases[] = {5, 6, 7};
     void *device, *pinned;
@@ -216,9 +216,9 @@ int main(void)
     tcase_add_test(tcase, library_without_the_functions_is_no_device);
     tcase_add_loop_test(tcase, runtime_that_fails_is_no_device, 0, 2);
     tcase_add_loop_test(tcase, versions_differ_only_here, 0, 3);
-    tcase_add_loop_test(tcase, place_of_any_address_is_known, 0, 3);
+    tcase_add_loop_test(tcase, each_kind_of_address_is_classified, 0, 3);
     tcase_add_test(tcase, current_device_is_put_back);
-    tcase_add_loop_test(tcase, exporter_is_asked_by_release_and_setting, 0, 7);
+    tcase_add_loop_test(tcase, need_of_the_exporter_follows_release_and_setting, 0, 7);
     tcase_add_test(tcase, gpus_are_the_system_device_of_their_pci_address);
     tcase_add_loop_test(tcase, hidden_message_forgets_the_error, 0, 3);
     tcase_add_test(tcase, unknown_error_has_a_name);

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-START_TEST(core_is_chosen_by_what_ucx_tells)
+START_TEST(core_is_chosen_by_the_version_of_ucx)
 {
     static const struct {
         muct_loader_facts_t facts;
@@ -45,7 +45,7 @@ int main(void)
     SRunner *runner;
     int num_failed;
 
-    tcase_add_test(tcase, core_is_chosen_by_what_ucx_tells);
+    tcase_add_test(tcase, core_is_chosen_by_the_version_of_ucx);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

@@ -85,7 +85,7 @@ START_TEST(any_length_goes_in_and_out)
 END_TEST
 
 /* Each of these invalidates graphs that other threads capture, on some release. */
-START_TEST(no_copy_asks_the_runtime_for_its_end)
+START_TEST(no_copy_queries_the_runtime_for_its_end)
 {
     static const char *const hazards[] = {
         "hipStreamQuery",      "hipEventQuery", "hipStreamSynchronize",
@@ -376,7 +376,7 @@ int main(void)
     tcase_set_timeout(tcase, 60);
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, any_length_goes_in_and_out);
-    tcase_add_test(tcase, no_copy_asks_the_runtime_for_its_end);
+    tcase_add_test(tcase, no_copy_queries_the_runtime_for_its_end);
     tcase_add_test(tcase, completions_come_in_order_and_once);
     tcase_add_test(tcase, refused_copy_is_an_error_and_the_next_one_works);
     tcase_add_loop_test(tcase, stream_that_takes_no_mark_is_waited_for, 0, 2);

@@ -38,7 +38,7 @@ morikv_unit_programs = \
 	test/unit/morikv/test_mkv_stress \
 	test/unit/morikv/test_mkv_table \
 	test/unit/morikv/test_mkv_threads \
-	test/unit/morikv/test_mkv_told \
+	test/unit/morikv/test_mkv_times \
 	test/unit/morikv/test_mkv_units \
 	test/unit/morikv/test_mkv_wire \
 	test/unit/morikv/test_mkv_wrong \
@@ -226,9 +226,9 @@ test_unit_morikv_test_mkv_kinds_SOURCES = test/unit/morikv/test_mkv_kinds.c
 test_unit_morikv_test_mkv_kinds_CPPFLAGS = $(morikv_unit_cppflags)
 test_unit_morikv_test_mkv_kinds_LDADD = $(morikv_pair_ldadd)
 
-test_unit_morikv_test_mkv_told_SOURCES = test/unit/morikv/test_mkv_told.c
-test_unit_morikv_test_mkv_told_CPPFLAGS = $(morikv_unit_cppflags)
-test_unit_morikv_test_mkv_told_LDADD = $(morikv_pair_ldadd)
+test_unit_morikv_test_mkv_times_SOURCES = test/unit/morikv/test_mkv_times.c
+test_unit_morikv_test_mkv_times_CPPFLAGS = $(morikv_unit_cppflags)
+test_unit_morikv_test_mkv_times_LDADD = $(morikv_pair_ldadd)
 
 test_unit_morikv_test_mkv_xfer_SOURCES = test/unit/morikv/test_mkv_xfer.c
 test_unit_morikv_test_mkv_xfer_CPPFLAGS = $(morikv_unit_cppflags)

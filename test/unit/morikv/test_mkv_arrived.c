@@ -174,7 +174,7 @@ END_TEST
 
 /* Loop index: kinds of calls that end within the call, or in progress */
 /* OB-09 */
-START_TEST(all_is_told_before_the_end)
+START_TEST(all_layers_are_reported_before_the_end)
 {
     pair_setup();
     fake_ucp_set_inline(_i ? FAKE_UCP_PUT | FAKE_UCP_LIST | FAKE_UCP_FLUSH : 0);
@@ -192,7 +192,7 @@ START_TEST(all_is_told_before_the_end)
 }
 END_TEST
 
-START_TEST(what_nobody_asked_for_is_not_told)
+START_TEST(unrequested_layers_are_not_reported)
 {
     mkv_sel_t sel = {
         .size = sizeof(sel), .fields = MKV_SEL_LAYERS, .layer_lo = 1, .layer_hi = 4};
@@ -212,7 +212,7 @@ END_TEST
 
 /* Loop index: 0 the passive side aborts, 1 the active side aborts, 2 a flush fails */
 /* OB-09 */
-START_TEST(nothing_is_told_after_an_error)
+START_TEST(no_layer_is_reported_after_an_error)
 {
     pair_setup_over("mori_rdma");
     bind_both(MKV_WRITE);
@@ -237,7 +237,7 @@ START_TEST(nothing_is_told_after_an_error)
 END_TEST
 
 /* A connection that breaks in the middle of telling ends it once */
-START_TEST(a_peer_that_goes_meanwhile_is_told_nothing)
+START_TEST(a_peer_that_goes_meanwhile_gets_no_notification)
 {
     pair_setup_over("mori_rdma");
     bind_both(MKV_WRITE);
@@ -258,7 +258,7 @@ START_TEST(a_peer_that_goes_meanwhile_is_told_nothing)
 END_TEST
 
 /* A notification that cannot be sent fails the connection; its posts are freed once */
-START_TEST(what_cannot_be_told_fails_the_peer)
+START_TEST(a_notification_that_cannot_be_sent_fails_the_peer)
 {
     pair_setup_over("mori_rdma");
     bind_both(MKV_WRITE);
@@ -283,7 +283,7 @@ END_TEST
 /* Loop index: the transfer runs by gets, or by the owner's puts. The owner gets no
  * events of its own posts */
 /* OB-09 */
-START_TEST(a_reader_is_told_what_is_there)
+START_TEST(a_reader_gets_notified_of_each_layer)
 {
     pair_set("READ_BY", _i ? "push" : "get");
     pair_setup_over("mori_rdma"); /* else no flush is waited for */
@@ -334,7 +334,7 @@ static void inject(pair_side_t *to, pair_side_t *from, const mkv_xfer_t *xfer)
 
 /* Loop index: ARRIVED is sent to the writer, or to the owner of a READ, which expects
  * no such message */
-START_TEST(who_is_not_to_be_told_fails)
+START_TEST(an_unexpected_notification_fails_its_sender)
 {
     pair_setup();
     bind_both(_i ? MKV_READ : MKV_WRITE);
@@ -349,7 +349,7 @@ START_TEST(who_is_not_to_be_told_fails)
 END_TEST
 
 /* Loop index: 0 the application does not poll; 1 it polls (control) */
-START_TEST(what_nobody_polls_is_bounded)
+START_TEST(unpolled_notifications_are_bounded)
 {
     unsigned i;
 
@@ -382,13 +382,13 @@ int main(void)
     tcase_add_loop_test(tcase, a_layer_of_mori_xgmi_has_arrived_when_it_is_complete, 0,
                         3);
     tcase_add_test(tcase, a_list_of_mori_xgmi_that_failed_is_quiet_behind_its_flush);
-    tcase_add_loop_test(tcase, all_is_told_before_the_end, 0, 2);
-    tcase_add_test(tcase, what_nobody_asked_for_is_not_told);
-    tcase_add_loop_test(tcase, nothing_is_told_after_an_error, 0, 3);
-    tcase_add_test(tcase, a_peer_that_goes_meanwhile_is_told_nothing);
-    tcase_add_test(tcase, what_cannot_be_told_fails_the_peer);
-    tcase_add_loop_test(tcase, a_reader_is_told_what_is_there, 0, 2);
-    tcase_add_loop_test(tcase, who_is_not_to_be_told_fails, 0, 2);
-    tcase_add_loop_test(tcase, what_nobody_polls_is_bounded, 0, 2);
+    tcase_add_loop_test(tcase, all_layers_are_reported_before_the_end, 0, 2);
+    tcase_add_test(tcase, unrequested_layers_are_not_reported);
+    tcase_add_loop_test(tcase, no_layer_is_reported_after_an_error, 0, 3);
+    tcase_add_test(tcase, a_peer_that_goes_meanwhile_gets_no_notification);
+    tcase_add_test(tcase, a_notification_that_cannot_be_sent_fails_the_peer);
+    tcase_add_loop_test(tcase, a_reader_gets_notified_of_each_layer, 0, 2);
+    tcase_add_loop_test(tcase, an_unexpected_notification_fails_its_sender, 0, 2);
+    tcase_add_loop_test(tcase, unpolled_notifications_are_bounded, 0, 2);
     return pair_main("mkv_arrived", tcase);
 }

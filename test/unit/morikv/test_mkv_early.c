@@ -130,7 +130,7 @@ END_TEST
 
 /* Twice the time in which it had to be opened */
 /* SM-07 */
-START_TEST(what_nobody_opens_is_forgotten)
+START_TEST(unopened_messages_are_dropped)
 {
     mkv_xfer_t *passive;
     uint64_t dropped;
@@ -162,7 +162,7 @@ END_TEST
 /* The block list and the writer's abort, sent without knowledge of it, cross on the
  * way: the writer's answer makes the reader's blocks quiet. Loop index: the writer's
  * transfer is still there, or was closed */
-START_TEST(who_aborted_early_answers_that_it_has_drained)
+START_TEST(an_early_abort_is_answered_as_drained)
 {
     mkv_xfer_t *active, *passive;
 
@@ -193,7 +193,7 @@ END_TEST
 /* A transfer sends requests again and again. Only the last request is kept, refused
  * ones are not, and each one is an event. Loop index: 0 the application does not poll;
  * 1 it polls (control) */
-START_TEST(questions_that_nobody_polls_are_bounded)
+START_TEST(unpolled_requests_are_bounded)
 {
     static const uint8_t bytes[10000];
     mkv_xfer_t *active;
@@ -299,9 +299,9 @@ int main(void)
     tcase_add_loop_test(tcase, a_list_is_of_its_id_and_epoch, 0, 2);
     tcase_add_loop_test(tcase, an_abort_is_of_its_id_and_epoch, 0, 2);
     tcase_add_loop_test(tcase, what_is_refused_is_of_its_id_and_epoch, 0, 2);
-    tcase_add_test(tcase, what_nobody_opens_is_forgotten);
-    tcase_add_loop_test(tcase, questions_that_nobody_polls_are_bounded, 0, 2);
-    tcase_add_loop_test(tcase, who_aborted_early_answers_that_it_has_drained, 0, 2);
+    tcase_add_test(tcase, unopened_messages_are_dropped);
+    tcase_add_loop_test(tcase, unpolled_requests_are_bounded, 0, 2);
+    tcase_add_loop_test(tcase, an_early_abort_is_answered_as_drained, 0, 2);
     tcase_add_test(tcase, a_sleep_ends_when_a_time_is_over);
     tcase_add_test(tcase, a_sleep_ends_when_calls_have_had_their_time);
     return pair_main("mkv_early", tcase);

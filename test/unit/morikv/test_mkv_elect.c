@@ -247,7 +247,7 @@ END_TEST
 
 /* Each side has a component and a layer that the other one lacks. The requested map
  * names none of them: regions that are not committed do not count */
-START_TEST(what_is_not_asked_for_need_not_pair)
+START_TEST(unrequested_components_need_not_pair)
 {
     mkv_region_t region = {.size = sizeof(region),
                            .component = 1,
@@ -377,7 +377,7 @@ int main(void)
     tcase_add_loop_test(tcase, replicated_data_come_from_the_elected_or_from_any, 0, 4);
     tcase_add_test(tcase, a_region_may_be_shared_by_others_than_the_tp_group);
     tcase_add_loop_test(tcase, a_rank_among_those_that_share_has_its_part, 0, 2);
-    tcase_add_test(tcase, what_is_not_asked_for_need_not_pair);
+    tcase_add_test(tcase, unrequested_components_need_not_pair);
     tcase_add_test(tcase, stages_pair_by_layer);
     tcase_add_test(tcase, shapes_travel_and_only_where_there_are_some);
     tcase_add_loop_test(tcase, a_shape_that_cannot_be_is_refused, 0, 4);

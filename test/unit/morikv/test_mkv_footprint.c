@@ -132,7 +132,7 @@ END_TEST
 
 /* Events that wait for a poll, which are not reserved, take none of those that are.
  */
-START_TEST(what_ends_a_transfer_is_told_without_memory)
+START_TEST(the_end_of_a_transfer_is_reported_without_memory)
 {
     mkv_plan_t *plan;
     unsigned i;
@@ -171,6 +171,6 @@ int main(void)
     TCase *tcase = pair_tcase("footprint");
 
     tcase_add_test(tcase, a_thousand_open_transfers_take_little_each);
-    tcase_add_test(tcase, what_ends_a_transfer_is_told_without_memory);
+    tcase_add_test(tcase, the_end_of_a_transfer_is_reported_without_memory);
     return pair_main("mkv_footprint", tcase);
 }

@@ -277,7 +277,7 @@ END_TEST
 /* A single side sends the probes, beginning when the connection is made, whatever else
  * is due */
 /* AB-03 */
-START_TEST(one_side_that_asks_is_enough)
+START_TEST(one_probing_side_is_enough)
 {
     uint64_t sent;
     unsigned i;
@@ -301,7 +301,7 @@ END_TEST
 /* A process that was stopped finds that much time has passed and messages are unread.
  * It must not take its peers for dead */
 /* AB-03 */
-START_TEST(a_pause_of_ones_own_gives_nobody_up)
+START_TEST(a_pause_of_this_process_fails_no_peer)
 {
     unsigned i;
 
@@ -423,7 +423,7 @@ static void add_region(const pair_side_t *side, mkv_region_id_t *id_p)
 
 /* The sender cannot know which of two equal hellos arrives, so regions that the first
  * one lacked are announced afterwards */
-START_TEST(regions_of_a_repeated_hello_are_told)
+START_TEST(regions_of_a_repeated_hello_are_announced)
 {
     mkv_peer_attr_t attr = {.size = sizeof(attr)};
     uint8_t blob[4096];
@@ -706,7 +706,7 @@ END_TEST
 
 /* A peer's message about its regions does not change those of another peer. Loop index:
  * of another; the control */
-START_TEST(regions_that_are_another_contexts_fail_who_sends_them)
+START_TEST(regions_of_another_context_fail_their_sender)
 {
     mkv_msg_t msg = {.type = MKV_MSG_REGIONS};
 
@@ -843,7 +843,7 @@ END_TEST
 
 /* A receiver returns credits once, after it has polled, when many are free */
 /* CC-08 */
-START_TEST(room_is_told_seldom_and_once)
+START_TEST(credits_are_returned_seldom_and_once)
 {
     mkv_event_t event;
     uint64_t sent;
@@ -981,7 +981,7 @@ END_TEST
 
 /* The sender ignores its credits */
 /* CC-08 */
-START_TEST(who_sends_more_than_there_is_room_for_is_given_up)
+START_TEST(a_sender_beyond_its_credits_is_failed)
 {
     unsigned i;
 
@@ -1008,7 +1008,7 @@ START_TEST(who_sends_more_than_there_is_room_for_is_given_up)
 }
 END_TEST
 
-START_TEST(nobody_polls_more_than_was_sent)
+START_TEST(a_poll_returns_no_more_than_was_sent)
 {
     mkv_msg_t msg = {.type = MKV_MSG_CREDIT};
     mkv_wbuf_t wbuf;
@@ -1190,13 +1190,13 @@ int main(void)
     tcase_add_test(tcase, a_message_that_never_comes_ends_the_connection);
     tcase_add_test(tcase, messages_that_come_late_are_waited_for);
     tcase_add_test(tcase, a_silent_peer_is_given_up_in_time);
-    tcase_add_test(tcase, a_pause_of_ones_own_gives_nobody_up);
+    tcase_add_test(tcase, a_pause_of_this_process_fails_no_peer);
     tcase_add_loop_test(tcase, silence_alone_proves_nothing_quiet, 0, 2);
     tcase_add_loop_test(tcase, hello_is_repeated_until_it_is_answered, 0, 2);
     tcase_add_test(tcase, every_gap_has_its_own_time);
     tcase_add_test(tcase, a_gap_is_not_prolonged_by_what_waits_for_it);
-    tcase_add_test(tcase, one_side_that_asks_is_enough);
-    tcase_add_test(tcase, regions_of_a_repeated_hello_are_told);
+    tcase_add_test(tcase, one_probing_side_is_enough);
+    tcase_add_test(tcase, regions_of_a_repeated_hello_are_announced);
     tcase_add_loop_test(tcase, a_peer_comes_back_before_it_was_closed_here, 0, 3);
     tcase_add_test(tcase, a_newer_connection_supersedes_one_that_lives);
     tcase_add_test(tcase, a_goodbye_finds_the_connection_it_ends);
@@ -1204,18 +1204,17 @@ int main(void)
     tcase_add_loop_test(tcase, a_hello_in_anothers_name_ends_no_connection, 0, 2);
     tcase_add_loop_test(tcase, a_hello_that_is_not_newer_changes_nothing, 0, 4);
     tcase_add_test(tcase, a_hello_that_describes_another_is_dropped);
-    tcase_add_loop_test(tcase, regions_that_are_another_contexts_fail_who_sends_them, 0,
-                        2);
+    tcase_add_loop_test(tcase, regions_of_another_context_fail_their_sender, 0, 2);
     tcase_add_test(tcase, messages_before_the_first_are_bounded_in_number);
     tcase_add_test(tcase, a_restarted_process_is_taken_in);
     tcase_add_loop_test(tcase, a_flood_is_the_floods_own_wait, 0, 2);
-    tcase_add_test(tcase, room_is_told_seldom_and_once);
+    tcase_add_test(tcase, credits_are_returned_seldom_and_once);
     tcase_add_test(tcase, what_a_closed_peer_sent_is_nobodys_room);
     tcase_add_test(tcase, what_waits_to_be_sent_is_bounded);
     tcase_add_test(tcase, a_message_larger_than_the_room_goes_alone);
-    tcase_add_test(tcase, who_sends_more_than_there_is_room_for_is_given_up);
+    tcase_add_test(tcase, a_sender_beyond_its_credits_is_failed);
     tcase_add_test(tcase, notes_share_the_room_of_messages);
-    tcase_add_loop_test(tcase, nobody_polls_more_than_was_sent, 0, 2);
+    tcase_add_loop_test(tcase, a_poll_returns_no_more_than_was_sent, 0, 2);
     tcase_add_test(tcase, a_flood_waits_until_the_peer_is_ready);
     tcase_add_test(tcase, changed_regions_raise_one_event_until_it_is_polled);
     tcase_add_loop_test(tcase, a_stranger_is_let_in_by_the_callers_word, 0, 2);

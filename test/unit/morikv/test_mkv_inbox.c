@@ -189,7 +189,7 @@ START_TEST(nothing_of_a_peer_is_delivered_before_it_is_ready)
 END_TEST
 
 /* Closed, and the last message is not sent yet */
-START_TEST(what_a_peer_says_after_it_was_closed_is_not_delivered)
+START_TEST(messages_of_a_closed_peer_are_not_delivered)
 {
     mkv_peer_t *peer;
 
@@ -234,6 +234,6 @@ int main(void)
     tcase_add_loop_test(tcase, what_this_library_does_not_send_is_not_looked_at, 0, 3);
     tcase_add_loop_test(tcase, a_hello_to_another_context_opens_nothing, 0, 2);
     tcase_add_test(tcase, nothing_of_a_peer_is_delivered_before_it_is_ready);
-    tcase_add_test(tcase, what_a_peer_says_after_it_was_closed_is_not_delivered);
+    tcase_add_test(tcase, messages_of_a_closed_peer_are_not_delivered);
     return pair_main("mkv_inbox", tcase);
 }

@@ -25,7 +25,7 @@ static void move(pair_side_t *side, unsigned other)
 }
 
 /* IN-01 */
-START_TEST(a_reader_asks_a_source_that_did_not_know)
+START_TEST(a_reader_requests_from_an_unprepared_source)
 {
     const mkv_event_t *event;
 
@@ -51,7 +51,7 @@ END_TEST
 
 /* The bytes of an event are valid until the next poll, which pair_run() does */
 /* IN-01 */
-START_TEST(a_destination_shows_its_units_and_asks)
+START_TEST(a_destination_exposes_its_units_and_requests)
 {
     const uint32_t blocks[] = {7, 3, 11};
     const mkv_units_t units = {.num_local = 3, .local = blocks};
@@ -116,7 +116,7 @@ END_TEST
 /* Three decoders ask one source, each with its own id; the source serves those that
  * came */
 /* IN-01 */
-START_TEST(any_of_several_peers_may_ask)
+START_TEST(any_of_several_peers_may_request)
 {
     mkv_xfer_t *readers[3], *sources[3];
     mkv_plan_t *plans[3];
@@ -200,7 +200,7 @@ END_TEST
 /* The question is forgotten: it cannot be refused any more, and a late open fails at
  * once */
 /* IN-02 */
-START_TEST(who_gives_up_asks_no_longer)
+START_TEST(an_aborted_request_is_withdrawn)
 {
     pair_setup();
     active = pair_xfer(A, 1, 9, MKV_READ, MKV_DST);
@@ -218,7 +218,7 @@ START_TEST(who_gives_up_asks_no_longer)
 END_TEST
 
 /* IN-02 */
-START_TEST(what_is_open_is_not_asked_for)
+START_TEST(an_open_transfer_makes_no_request_event)
 {
     uint64_t sent;
 
@@ -299,14 +299,14 @@ int main(void)
 {
     TCase *tcase = pair_tcase("incoming");
 
-    tcase_add_test(tcase, a_reader_asks_a_source_that_did_not_know);
-    tcase_add_test(tcase, a_destination_shows_its_units_and_asks);
+    tcase_add_test(tcase, a_reader_requests_from_an_unprepared_source);
+    tcase_add_test(tcase, a_destination_exposes_its_units_and_requests);
     tcase_add_test(tcase, a_question_may_be_repeated);
-    tcase_add_test(tcase, any_of_several_peers_may_ask);
+    tcase_add_test(tcase, any_of_several_peers_may_request);
     tcase_add_test(tcase, a_question_can_be_refused);
     tcase_add_test(tcase, a_question_that_crosses_its_refusal_is_forgotten);
-    tcase_add_test(tcase, who_gives_up_asks_no_longer);
-    tcase_add_test(tcase, what_is_open_is_not_asked_for);
+    tcase_add_test(tcase, an_aborted_request_is_withdrawn);
+    tcase_add_test(tcase, an_open_transfer_makes_no_request_event);
     tcase_add_test(tcase, questions_are_bounded);
     tcase_add_test(tcase, roles_switch_on_one_connection);
     return pair_main("mkv_incoming", tcase);

@@ -97,7 +97,7 @@ END_TEST
  * It counts if it comes from the known instance, or while no instance is known yet.
  * Loop index: message, side. */
 /* SM-01 */
-START_TEST(only_an_abort_may_be_addressed_to_nobody)
+START_TEST(only_an_abort_may_lack_a_receiver_nonce)
 {
     mkv_msg_type_t type = types[_i / 2];
     pair_side_t *to = (_i % 2) ? A : B;
@@ -133,7 +133,7 @@ END_TEST
 /* Nor is one of an instance that has ended, or its abort, or its question. Loop index:
  * whether the next instance is open when they come. */
 /* SM-01 */
-START_TEST(an_instance_that_has_ended_says_nothing_more)
+START_TEST(messages_of_an_ended_instance_are_ignored)
 {
     uint64_t ended;
 
@@ -197,7 +197,7 @@ END_TEST
 
 /* FIN follows the last byte, so a side that has given up meanwhile becomes quiet */
 /* CN-05 */
-START_TEST(fin_says_that_nothing_more_comes)
+START_TEST(fin_follows_the_last_byte)
 {
     bind_setup();
     fake_ucp_hold_peer(fake_ucp_worker(0)); /* delay the abort to the writer */
@@ -260,12 +260,12 @@ int main(void)
     TCase *tcase = pair_tcase("instances");
 
     tcase_add_loop_test(tcase, a_message_needs_the_nonces_of_both_sides, 0, 8);
-    tcase_add_loop_test(tcase, only_an_abort_may_be_addressed_to_nobody, 0, 8);
+    tcase_add_loop_test(tcase, only_an_abort_may_lack_a_receiver_nonce, 0, 8);
     tcase_add_test(tcase, a_block_list_counts_once);
-    tcase_add_loop_test(tcase, an_instance_that_has_ended_says_nothing_more, 0, 2);
+    tcase_add_loop_test(tcase, messages_of_an_ended_instance_are_ignored, 0, 2);
     tcase_add_loop_test(tcase, a_question_shows_the_blocks_of_its_own_instance, 0, 2);
     tcase_add_test(tcase, a_leg_is_found_by_its_id);
-    tcase_add_test(tcase, fin_says_that_nothing_more_comes);
+    tcase_add_test(tcase, fin_follows_the_last_byte);
     tcase_add_test(tcase, replicas_of_equal_ranks_do_not_mix);
     return pair_main("mkv_instances", tcase);
 }

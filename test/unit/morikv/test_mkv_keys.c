@@ -98,7 +98,7 @@ static bool has_key(const pair_side_t *side, uint32_t component)
 }
 
 /* RG-05 */
-START_TEST(a_key_is_told_when_its_owner_makes_a_map)
+START_TEST(a_key_is_sent_when_its_owner_makes_a_map)
 {
     fake_ucp_reset();
     open_both();
@@ -115,7 +115,7 @@ END_TEST
 
 /* Components that one side lacks are in no map. Loop index: the component of the map */
 /* RG-05 */
-START_TEST(a_map_tells_the_keys_of_its_components_alone)
+START_TEST(a_map_sends_the_keys_of_its_components_alone)
 {
     const uint32_t component = (uint32_t)_i;
 
@@ -174,7 +174,7 @@ START_TEST(what_is_open_to_everybody_has_its_key_at_once)
 }
 END_TEST
 
-START_TEST(a_blob_for_anybody_has_no_keys)
+START_TEST(a_blob_for_any_peer_has_no_keys)
 {
     uint8_t blob[8192];
     size_t length = sizeof(blob);
@@ -457,11 +457,11 @@ int main(void)
 {
     TCase *tcase = pair_tcase("keys");
 
-    tcase_add_test(tcase, a_key_is_told_when_its_owner_makes_a_map);
-    tcase_add_loop_test(tcase, a_map_tells_the_keys_of_its_components_alone, 0, 2);
+    tcase_add_test(tcase, a_key_is_sent_when_its_owner_makes_a_map);
+    tcase_add_loop_test(tcase, a_map_sends_the_keys_of_its_components_alone, 0, 2);
     tcase_add_loop_test(tcase, registrations_are_of_one_component, 0, 2);
     tcase_add_test(tcase, what_is_open_to_everybody_has_its_key_at_once);
-    tcase_add_test(tcase, a_blob_for_anybody_has_no_keys);
+    tcase_add_test(tcase, a_blob_for_any_peer_has_no_keys);
     tcase_add_test(tcase, a_transfer_finds_the_keys_that_it_needs);
     tcase_add_test(tcase, a_post_without_a_key_is_refused);
     tcase_add_test(tcase, an_owner_without_a_key_does_not_put);

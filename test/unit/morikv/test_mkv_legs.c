@@ -505,7 +505,7 @@ START_TEST(a_leg_that_is_complete_stays_so)
 END_TEST
 
 /* The peer of a complete leg gets no message when the other legs end */
-START_TEST(the_peer_of_a_complete_leg_hears_nothing_more)
+START_TEST(the_peer_of_a_complete_leg_gets_no_message)
 {
     uint64_t received;
 
@@ -668,7 +668,7 @@ int main(void)
     tcase_add_test(tcase, a_transfer_is_sealed_when_its_last_leg_is);
     tcase_add_test(tcase, a_leg_that_ends_gives_the_others_no_more_time);
     tcase_add_test(tcase, a_leg_that_is_complete_stays_so);
-    tcase_add_test(tcase, the_peer_of_a_complete_leg_hears_nothing_more);
+    tcase_add_test(tcase, the_peer_of_a_complete_leg_gets_no_message);
     tcase_add_test(tcase, a_destination_needs_all_its_sources);
     tcase_add_test(tcase, the_first_leg_that_failed_stays_named);
     tcase_add_loop_test(tcase, words_that_come_ten_times_count_once, 0, 10);

@@ -176,7 +176,7 @@ START_TEST(the_limit_is_the_smaller_one)
 END_TEST
 
 /* BIND alone */
-START_TEST(who_has_the_blocks_does_not_say_that_it_waits)
+START_TEST(a_side_with_the_blocks_sends_no_wait)
 {
     uint64_t sent;
 
@@ -317,7 +317,7 @@ static uint64_t fill(mkv_peer_t *peer)
 
 /* A transfer whose message is lost would wait for ever. Loop index: the reader's
  * request for its blocks; the writer's last message, whose bytes are there */
-START_TEST(who_cannot_be_told_of_a_transfer_is_given_up)
+START_TEST(a_lost_message_of_a_transfer_fails_the_peer)
 {
     mkv_mode_t mode = _i ? MKV_WRITE : MKV_READ;
     uint64_t before;
@@ -348,7 +348,7 @@ END_TEST
 
 /* The same holds without a transfer. Loop index: the answer to its HELLO, a new key,
  * new regions */
-START_TEST(who_cannot_be_told_of_regions_is_given_up)
+START_TEST(a_lost_message_about_regions_fails_the_peer)
 {
     mkv_msg_t msg = {.type = MKV_MSG_HELLO_ACK};
     mkv_peer_t *peer;
@@ -377,7 +377,7 @@ START_TEST(who_cannot_be_told_of_regions_is_given_up)
 }
 END_TEST
 
-START_TEST(what_cannot_be_sent_is_told)
+START_TEST(a_failed_send_is_reported)
 {
     mkv_msg_t msg = {.type = MKV_MSG_PING};
     unsigned calls;
@@ -554,19 +554,19 @@ int main(void)
     tcase_add_loop_test(tcase, each_leg_has_its_own_bytes, 0, 2);
     tcase_add_test(tcase, more_bytes_than_a_message_holds_are_refused);
     tcase_add_test(tcase, the_limit_is_the_smaller_one);
-    tcase_add_test(tcase, who_has_the_blocks_does_not_say_that_it_waits);
+    tcase_add_test(tcase, a_side_with_the_blocks_sends_no_wait);
     tcase_add_test(tcase, only_a_peer_that_is_ready_is_used);
     tcase_add_test(tcase, what_is_sent_is_bounded_in_bytes);
     tcase_add_test(tcase, nothing_follows_a_hello_that_is_not_answered);
     tcase_add_test(tcase, a_way_that_is_proven_too_late_is_none);
-    tcase_add_loop_test(tcase, what_cannot_be_sent_is_told, 0, 2);
+    tcase_add_loop_test(tcase, a_failed_send_is_reported, 0, 2);
     tcase_add_test(tcase, the_first_reason_stays);
     tcase_add_test(tcase, a_peer_is_found_by_its_number_until_it_is_closed);
     tcase_add_test(tcase, a_hello_that_cannot_be_repeated_keeps_its_number);
     tcase_add_loop_test(tcase, a_description_that_cannot_be_read_fails_its_sender, 0,
                         2);
-    tcase_add_loop_test(tcase, who_cannot_be_told_of_a_transfer_is_given_up, 0, 2);
-    tcase_add_loop_test(tcase, who_cannot_be_told_of_regions_is_given_up, 0, 3);
+    tcase_add_loop_test(tcase, a_lost_message_of_a_transfer_fails_the_peer, 0, 2);
+    tcase_add_loop_test(tcase, a_lost_message_about_regions_fails_the_peer, 0, 3);
     tcase_add_test(tcase, nodes_of_polled_events_are_kept_as_far_as_they_are_reserved);
     return pair_main("mkv_messages", tcase);
 }

@@ -381,7 +381,7 @@ END_TEST
 
 /* Loop index: kind of the call that fails */
 /* OS-03 */
-START_TEST(a_failure_is_typed_and_the_peer_is_told)
+START_TEST(a_failure_has_its_status_and_reaches_the_peer)
 {
     static const unsigned kinds[] = {FAKE_UCP_PUT, FAKE_UCP_GET, FAKE_UCP_LIST,
                                      FAKE_UCP_FLUSH};
@@ -511,7 +511,7 @@ END_TEST
  * after QUIET in the others: 1 uses a direct path, 2 is a READ, 3 keeps the
  * connection. */
 /* OS-04 */
-START_TEST(quiet_says_whether_bytes_may_still_arrive)
+START_TEST(quiet_reports_whether_bytes_may_still_arrive)
 {
     mkv_op_piece_t pieces[2];
     mkv_op_params_t params = params_of((_i == 2) ? MKV_READ : MKV_WRITE, pieces, 2);
@@ -717,11 +717,11 @@ int main(void)
     tcase_add_loop_test(tcase, bad_pieces_are_refused_by_place, 0, 5);
     tcase_add_test(tcase, a_note_comes_after_the_bytes);
     tcase_add_test(tcase, notes_and_messages_keep_their_order);
-    tcase_add_loop_test(tcase, a_failure_is_typed_and_the_peer_is_told, 0, 4);
+    tcase_add_loop_test(tcase, a_failure_has_its_status_and_reaches_the_peer, 0, 4);
     tcase_add_loop_test(tcase, an_aborted_one_is_quiet_after_its_calls, 0, 2);
     tcase_add_loop_test(tcase, a_deadline_ends_it_and_a_silent_peers_connection, 0, 2);
     tcase_add_loop_test(tcase, a_broken_connection_ends_it, 0, 2);
-    tcase_add_loop_test(tcase, quiet_says_whether_bytes_may_still_arrive, 0, 4);
+    tcase_add_loop_test(tcase, quiet_reports_whether_bytes_may_still_arrive, 0, 4);
     tcase_add_test(tcase, a_peer_is_not_closed_under_it);
     tcase_add_test(tcase, an_event_does_not_name_what_was_closed);
     tcase_add_test(tcase, credits_bound_what_is_in_flight);

@@ -69,7 +69,7 @@ END_TEST
 /* Variables that Kubernetes sets for services called morikv and morikv-decode; and a
  * long list */
 /* CF-07 */
-START_TEST(variables_of_others_are_ignored_and_told)
+START_TEST(foreign_variables_are_ignored_and_logged)
 {
     static const char *const names[] = {
         "MORIKV_PORT",
@@ -155,7 +155,7 @@ START_TEST(values_are_parsed_or_refused)
 }
 END_TEST
 
-START_TEST(a_refused_word_is_told_those_that_are_known)
+START_TEST(a_refused_word_is_logged_with_the_valid_ones)
 {
     mkv_config_t *config = read_config(NULL);
 
@@ -261,10 +261,10 @@ int main(void)
     tcase_add_test(tcase, defaults_parse_and_deadlines_are_on);
     tcase_add_test(tcase, prefix_wins_over_the_common_variable);
     tcase_add_test(tcase, unknown_variable_is_an_error_that_names_it);
-    tcase_add_test(tcase, variables_of_others_are_ignored_and_told);
+    tcase_add_test(tcase, foreign_variables_are_ignored_and_logged);
     tcase_add_loop_test(tcase, values_are_parsed_or_refused, 0,
                         (int)(sizeof(sets) / sizeof(sets[0])));
-    tcase_add_test(tcase, a_refused_word_is_told_those_that_are_known);
+    tcase_add_test(tcase, a_refused_word_is_logged_with_the_valid_ones);
     tcase_add_test(tcase, help_has_every_option_with_its_default);
     tcase_add_test(tcase, lists_of_devices_have_room);
     tcase_add_loop_test(tcase, every_backend_chooses_transports, 0,

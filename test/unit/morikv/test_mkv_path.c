@@ -58,7 +58,7 @@ static mkv_xfer_attr_t write_host_memory(unsigned num_blocks)
 }
 
 /* OB-02 */
-START_TEST(host_memory_beside_an_xgmi_lane_is_not_told_as_xgmi)
+START_TEST(host_memory_beside_an_xgmi_lane_is_not_reported_as_xgmi)
 {
     mkv_peer_attr_t attr;
 
@@ -101,7 +101,7 @@ END_TEST
 /* Loop index: calls complete within the call, so that UCX makes no request of its own
  */
 /* OB-02 */
-START_TEST(the_path_of_gpu_memory_is_asked_once)
+START_TEST(the_path_of_gpu_memory_is_queried_once)
 {
     mkv_xfer_t *active, *passive;
     mkv_peer_attr_t attr;
@@ -290,7 +290,7 @@ END_TEST
 
 /* Path in UCX's words. A list without a path is not logged, as pieces may still have
  * one */
-START_TEST(no_way_is_told_and_is_no_path)
+START_TEST(a_missing_path_is_logged_and_is_no_path)
 {
     mkv_peer_attr_t attr;
 
@@ -315,7 +315,7 @@ START_TEST(no_way_is_told_and_is_no_path)
 END_TEST
 
 /* Query a peer: the attributes describe the other side */
-START_TEST(a_peer_is_told_as_it_is)
+START_TEST(a_peer_query_describes_the_other_side)
 {
     mkv_topology_t *topology;
     uint8_t blob[4096];
@@ -368,7 +368,7 @@ END_TEST
 
 /* Messages of mori_xgmi go through host memory. */
 /* OB-02 */
-START_TEST(messages_of_xgmi_are_told_as_shared_memory)
+START_TEST(messages_of_xgmi_are_reported_as_shared_memory)
 {
     ck_assert_int_eq(mkv_backend_of_text("software emulation mori_xgmi/xgmi"),
                      MKV_BACKEND_SHM);
@@ -381,18 +381,18 @@ int main(void)
 {
     TCase *tcase = pair_tcase("path");
 
-    tcase_add_test(tcase, host_memory_beside_an_xgmi_lane_is_not_told_as_xgmi);
+    tcase_add_test(tcase, host_memory_beside_an_xgmi_lane_is_not_reported_as_xgmi);
     tcase_add_test(tcase, strict_mode_fails_what_another_class_carries);
     tcase_add_test(tcase, a_wanted_backend_that_does_not_carry_is_one_warning);
-    tcase_add_loop_test(tcase, the_path_of_gpu_memory_is_asked_once, 0, 2);
+    tcase_add_loop_test(tcase, the_path_of_gpu_memory_is_queried_once, 0, 2);
     tcase_add_loop_test(tcase, emulated_gpu_memory_is_one_warning_with_its_cause, 0,
                         sizeof(causes) / sizeof(causes[0]));
     tcase_add_loop_test(tcase, what_two_containers_do_not_share_is_the_reason, 0,
                         sizeof(apart) / sizeof(apart[0]));
     tcase_add_test(tcase, a_peer_of_the_same_pid_is_a_warning_with_the_reason);
-    tcase_add_test(tcase, no_way_is_told_and_is_no_path);
-    tcase_add_test(tcase, a_peer_is_told_as_it_is);
+    tcase_add_test(tcase, a_missing_path_is_logged_and_is_no_path);
+    tcase_add_test(tcase, a_peer_query_describes_the_other_side);
     tcase_add_test(tcase, a_transport_is_named_where_its_device_follows);
-    tcase_add_test(tcase, messages_of_xgmi_are_told_as_shared_memory);
+    tcase_add_test(tcase, messages_of_xgmi_are_reported_as_shared_memory);
     return pair_main("mkv_path", tcase);
 }

@@ -47,7 +47,7 @@ END_TEST
 
 /* The plan is refused here; the text goes to the other side with the abort */
 /* PL-03 */
-START_TEST(a_block_count_mismatch_is_told_to_both_sides)
+START_TEST(a_block_count_mismatch_is_reported_to_both_sides)
 {
     const uint32_t blocks[] = {0, 1};
     mkv_units_t units = {
@@ -549,7 +549,7 @@ END_TEST
 
 /* The text equals the output of printf, for any leg and any buffer size */
 /* OB-06 */
-START_TEST(what_is_waited_for_is_told)
+START_TEST(the_awaited_message_is_named)
 {
     static const uint32_t legs[] = {0, 9, 10, 4096, UINT16_MAX - 1};
     char text[128], expected[128];
@@ -634,7 +634,7 @@ int main(void)
     TCase *tcase = pair_tcase("post");
 
     tcase_add_test(tcase, plans_refuse_what_does_not_fit);
-    tcase_add_test(tcase, a_block_count_mismatch_is_told_to_both_sides);
+    tcase_add_test(tcase, a_block_count_mismatch_is_reported_to_both_sides);
     tcase_add_loop_test(tcase, layers_that_the_map_does_not_have_are_refused, 0, 4);
     tcase_add_test(tcase, one_plan_serves_all_layers_without_allocating);
     tcase_add_test(tcase, the_short_status_is_that_of_the_query);
@@ -646,7 +646,7 @@ int main(void)
     tcase_add_loop_test(tcase, gates_open_by_signal, 0, 3);
     tcase_add_test(tcase, a_forgotten_gate_waits_again);
     tcase_add_test(tcase, a_signal_takes_no_lock);
-    tcase_add_test(tcase, what_is_waited_for_is_told);
+    tcase_add_test(tcase, the_awaited_message_is_named);
     tcase_add_loop_test(tcase, source_waits_for_all_readers, 1, 5);
     tcase_add_test(tcase, signals_of_others_open_no_gate);
     tcase_add_test(tcase, a_signal_ends_a_sleep);

@@ -96,7 +96,7 @@ static void setup(mkv_mode_t the_mode, const char *key, const char *limit)
 
 /* Loop index: mode */
 /* XF-12 */
-START_TEST(who_is_in_a_hurry_goes_first)
+START_TEST(a_transfer_of_high_priority_goes_first)
 {
     job_t jobs[3];
 
@@ -223,7 +223,7 @@ int main(void)
 {
     TCase *tcase = pair_tcase("priority");
 
-    tcase_add_loop_test(tcase, who_is_in_a_hurry_goes_first, 0, 2);
+    tcase_add_loop_test(tcase, a_transfer_of_high_priority_goes_first, 0, 2);
     tcase_add_loop_test(tcase, a_share_is_left_to_those_in_a_hurry, 0, 2);
     tcase_add_loop_test(tcase, a_control_structure_passes_what_waits, 0, 2);
     tcase_add_test(tcase, equals_take_turns);

@@ -592,7 +592,7 @@ END_TEST
  * proves the owner of the file. Loop index: that one is held, released, its owner is
  * gone; nothing was seen; it is of another owner; the claim is not over. */
 /* AB-05 */
-START_TEST(a_claim_that_was_over_is_known_by_another_one)
+START_TEST(an_ended_claim_is_found_by_an_earlier_one)
 {
     static const mkv_claim_state_t expected[] = {MKV_CLAIM_RELEASED, MKV_CLAIM_RELEASED,
                                                  MKV_CLAIM_GONE,     MKV_CLAIM_UNKNOWN,
@@ -601,7 +601,7 @@ START_TEST(a_claim_that_was_over_is_known_by_another_one)
     mkv_watch_t late;
 
     mkv_watch_init(&late, -1);
-    ck_assert(start(claims, "a_claim_that_was_over_is_known_by_another_one"));
+    ck_assert(start(claims, "an_ended_claim_is_found_by_an_earlier_one"));
     mkv_watch_start(&late, dir, OWNER, claims[0] + 1);
     ck_assert_int_eq(late.state, MKV_CLAIM_UNKNOWN);
     if (_i != 3) {
@@ -625,7 +625,7 @@ END_TEST
 
 /* The claim need not have been watched before. Loop index: 1 it is still held. */
 /* AB-05 */
-START_TEST(a_claim_of_this_process_that_was_over_is_known)
+START_TEST(an_ended_claim_of_this_process_is_found)
 {
     mkv_claims_t *claims = mkv_claims_open(dir, OWNER);
     uint64_t claim = mkv_claims_take(claims, 11);
@@ -863,7 +863,7 @@ END_TEST
 
 /* The descriptor is gone when the end was seen, though a child has a copy of it */
 /* AB-05 */
-START_TEST(an_end_is_an_event_and_told_once)
+START_TEST(an_end_is_one_event)
 {
     struct epoll_event event;
     int epoll_fd = epoll_create1(EPOLL_CLOEXEC);
@@ -872,10 +872,10 @@ START_TEST(an_end_is_an_event_and_told_once)
     uint64_t claims[2];
 
     ck_assert_int_ge(epoll_fd, 0);
-    ck_assert(start(claims, "an_end_is_an_event_and_told_once"));
+    ck_assert(start(claims, "an_end_is_one_event"));
     mkv_watch_init(&watch, epoll_fd);
     mkv_watch_start(&watch, dir, OWNER, claims[0]);
-    if (!has_pidfd("an_end_is_an_event_and_told_once")) {
+    if (!has_pidfd("an_end_is_one_event")) {
         close(epoll_fd);
         return;
     }
@@ -914,8 +914,8 @@ int main(void)
     tcase_add_test(tcase, a_file_that_cannot_be_seen_proves_nothing);
     tcase_add_test(tcase, a_file_of_another_user_proves_nothing);
     tcase_add_test(tcase, a_copy_of_the_owner_proves_nothing);
-    tcase_add_loop_test(tcase, a_claim_that_was_over_is_known_by_another_one, 0, 6);
-    tcase_add_loop_test(tcase, a_claim_of_this_process_that_was_over_is_known, 0, 2);
+    tcase_add_loop_test(tcase, an_ended_claim_is_found_by_an_earlier_one, 0, 6);
+    tcase_add_loop_test(tcase, an_ended_claim_of_this_process_is_found, 0, 2);
     tcase_add_test(tcase, a_child_keeps_no_claim_of_its_parent);
     tcase_add_loop_test(tcase, looking_needs_no_descriptors, 0, 2);
     tcase_add_test(tcase, a_watch_is_of_one_claim_of_one_owner);
@@ -925,7 +925,7 @@ int main(void)
     tcase_add_test(tcase, files_of_killed_processes_are_removed);
     tcase_add_test(tcase, a_file_has_one_name_from_its_first_to_its_last_day);
     tcase_add_loop_test(tcase, files_that_are_no_claims_are_left_alone, 0, 3);
-    tcase_add_test(tcase, an_end_is_an_event_and_told_once);
+    tcase_add_test(tcase, an_end_is_one_event);
     suite_add_tcase(suite, tcase);
     return mkv_check_run_forked(suite);
 }

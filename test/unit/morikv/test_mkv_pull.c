@@ -66,7 +66,7 @@ static void finish(void)
 
 /* Loop index: the option, at the reader and at the owner; gets are the control */
 /* XF-10 */
-START_TEST(a_read_is_put_by_its_owner_unless_told_otherwise)
+START_TEST(a_read_is_put_by_its_owner_by_default)
 {
     static const struct {
         const char *reader, *owner;
@@ -101,7 +101,7 @@ END_TEST
 
 /* Loop index: a lane without lists; such a lane with READ_BY=push; a small post */
 /* XF-10 */
-START_TEST(auto_asks_where_it_is_one_call)
+START_TEST(auto_requests_a_put_where_it_is_one_call)
 {
     if (_i == 1) {
         pair_set("READ_BY", "push");
@@ -127,7 +127,7 @@ START_TEST(auto_asks_where_it_is_one_call)
 END_TEST
 
 /* WR-01, XF-10 */
-START_TEST(a_peer_that_cannot_push_is_not_asked)
+START_TEST(a_peer_that_cannot_push_gets_no_request)
 {
     pair_set("READ_BY", "push");
     pair_setup();
@@ -704,9 +704,9 @@ int main(void)
 {
     TCase *tcase = pair_tcase("pull");
 
-    tcase_add_loop_test(tcase, a_read_is_put_by_its_owner_unless_told_otherwise, 0, 6);
-    tcase_add_loop_test(tcase, auto_asks_where_it_is_one_call, 0, 3);
-    tcase_add_test(tcase, a_peer_that_cannot_push_is_not_asked);
+    tcase_add_loop_test(tcase, a_read_is_put_by_its_owner_by_default, 0, 6);
+    tcase_add_loop_test(tcase, auto_requests_a_put_where_it_is_one_call, 0, 3);
+    tcase_add_test(tcase, a_peer_that_cannot_push_gets_no_request);
     tcase_add_loop_test(tcase, a_plan_travels_once, 0, 2);
     tcase_add_test(tcase, a_plan_too_large_for_a_message_is_got);
     tcase_add_loop_test(tcase, what_the_owner_refuses_is_got, 0, 3);

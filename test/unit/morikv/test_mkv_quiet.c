@@ -87,7 +87,7 @@ START_TEST(a_failed_endpoint_is_closed_when_its_calls_are_back)
 END_TEST
 
 /* The caller declares that they never come back */
-START_TEST(calls_to_who_is_declared_dead_are_not_waited_for)
+START_TEST(calls_to_a_peer_declared_dead_are_not_waited_for)
 {
     start_to_write("mori_xgmi");
     fake_ucp_break(UCS_ERR_CONNECTION_RESET);
@@ -108,7 +108,7 @@ END_TEST
  * claim of the next connection of the same context decides. The test sets up the claim
  * as that of a different process. */
 /* AB-05 */
-START_TEST(a_claim_that_was_over_is_known_by_the_next_connection)
+START_TEST(an_ended_claim_is_found_by_the_next_connection)
 {
     mkv_peer_t *former;
 
@@ -336,7 +336,7 @@ START_TEST(goodbye_waits_until_the_blocks_are_quiet)
 END_TEST
 
 /* Goodbye means that all of ours has arrived. Loop index 1: it has, the control. */
-START_TEST(no_goodbye_is_said_behind_a_flush_that_fails)
+START_TEST(no_goodbye_is_sent_after_a_failed_flush)
 {
     pair_setup();
     OK(mkv_map_destroy(A->maps[1]));
@@ -354,7 +354,7 @@ START_TEST(no_goodbye_is_said_behind_a_flush_that_fails)
 END_TEST
 
 /* Nothing else is seen of it, and its GPU could reach the blocks */
-START_TEST(who_has_said_goodbye_touches_nothing)
+START_TEST(a_peer_after_its_goodbye_touches_nothing)
 {
     pair_set("SHM_DIR", "/nowhere");
     pair_set("LOG_LEVEL", "error");
@@ -397,7 +397,7 @@ START_TEST(calls_to_a_silent_peer_end_with_the_connection)
 END_TEST
 
 /* Calls to a dead peer are cut at once, whatever time they had left */
-START_TEST(calls_to_who_is_found_dead_are_not_waited_for)
+START_TEST(calls_to_a_peer_found_dead_are_not_waited_for)
 {
     start_to_write("tcp");
     OK(mkv_peer_declare_dead(A->peers[1]));
@@ -423,7 +423,7 @@ START_TEST(an_endpoint_may_be_closed_at_once)
 END_TEST
 
 /* Loop index: the peer has ended; it was cut off here, which ends all calls */
-START_TEST(calls_to_who_has_ended_have_the_drain_timeout)
+START_TEST(calls_to_an_ended_peer_have_the_drain_timeout)
 {
     start_to_write("tcp");
     mkv_peer_fail(A->peers[1], _i ? MKV_ERR_DRAIN_TIMEOUT : MKV_ERR_PEER, "of a test");
@@ -535,7 +535,7 @@ static void lose_b(void)
 
 /* Queue pairs would retry for seconds. Calls that wait for credits of a dead process
  * would wait until UCX checks its endpoints */
-START_TEST(calls_to_who_is_gone_are_cut_at_once)
+START_TEST(calls_to_a_peer_that_is_gone_are_cut_at_once)
 {
     start_to_write("tcp");
     lose_b();
@@ -549,7 +549,7 @@ END_TEST
 
 /* Copies complete by themselves after the cut, but UCX sends no wakeup for a closed
  * endpoint */
-START_TEST(copies_to_who_is_gone_are_looked_for)
+START_TEST(copies_to_a_peer_that_is_gone_are_polled)
 {
     start_to_write("mori_xgmi");
     fake_ucp_set_copying(1);
@@ -566,7 +566,7 @@ START_TEST(copies_to_who_is_gone_are_looked_for)
 END_TEST
 
 /* Loop index: the peer is gone before the flush, and in the middle of the goodbye */
-START_TEST(goodbye_to_who_is_gone_is_not_waited_for)
+START_TEST(goodbye_to_a_peer_that_is_gone_is_not_waited_for)
 {
     mkv_peer_t *peer;
 
@@ -717,28 +717,28 @@ int main(void)
     TCase *tcase = pair_tcase("quiet");
 
     tcase_add_test(tcase, a_failed_endpoint_is_closed_when_its_calls_are_back);
-    tcase_add_test(tcase, a_claim_that_was_over_is_known_by_the_next_connection);
-    tcase_add_test(tcase, calls_to_who_is_declared_dead_are_not_waited_for);
+    tcase_add_test(tcase, an_ended_claim_is_found_by_the_next_connection);
+    tcase_add_test(tcase, calls_to_a_peer_declared_dead_are_not_waited_for);
     tcase_add_test(tcase, a_silent_peer_with_another_way_is_not_cut);
     tcase_add_test(tcase, goodbye_waits_until_the_blocks_are_quiet);
-    tcase_add_loop_test(tcase, no_goodbye_is_said_behind_a_flush_that_fails, 0, 2);
-    tcase_add_test(tcase, who_has_said_goodbye_touches_nothing);
+    tcase_add_loop_test(tcase, no_goodbye_is_sent_after_a_failed_flush, 0, 2);
+    tcase_add_test(tcase, a_peer_after_its_goodbye_touches_nothing);
     tcase_add_loop_test(tcase, an_end_of_the_connection_is_a_proof_where_it_is_one, 0,
                         sizeof(ends) / sizeof(ends[0]));
     tcase_add_loop_test(tcase, a_late_drain_is_its_transfers_fate_alone, 0, 3);
     tcase_add_loop_test(tcase, a_peer_that_answers_is_never_cut, 0, 3);
     tcase_add_loop_test(tcase, a_silent_peer_is_cut_where_that_is_a_proof, 0, 3);
     tcase_add_test(tcase, calls_to_a_silent_peer_end_with_the_connection);
-    tcase_add_test(tcase, calls_to_who_is_found_dead_are_not_waited_for);
+    tcase_add_test(tcase, calls_to_a_peer_found_dead_are_not_waited_for);
     tcase_add_test(tcase, an_endpoint_may_be_closed_at_once);
-    tcase_add_loop_test(tcase, calls_to_who_has_ended_have_the_drain_timeout, 0, 2);
+    tcase_add_loop_test(tcase, calls_to_an_ended_peer_have_the_drain_timeout, 0, 2);
     tcase_add_loop_test(tcase, a_connection_that_was_cut_while_it_closed_is_no_proof, 0,
                         2);
     tcase_add_loop_test(tcase, a_context_closes_when_all_is_quiet, 0, 2);
     tcase_add_test(tcase, a_claim_is_held_until_all_calls_are_back);
-    tcase_add_test(tcase, calls_to_who_is_gone_are_cut_at_once);
-    tcase_add_test(tcase, copies_to_who_is_gone_are_looked_for);
-    tcase_add_loop_test(tcase, goodbye_to_who_is_gone_is_not_waited_for, 0, 2);
+    tcase_add_test(tcase, calls_to_a_peer_that_is_gone_are_cut_at_once);
+    tcase_add_test(tcase, copies_to_a_peer_that_is_gone_are_polled);
+    tcase_add_loop_test(tcase, goodbye_to_a_peer_that_is_gone_is_not_waited_for, 0, 2);
     tcase_add_test(tcase, a_released_claim_counts_when_nothing_comes_any_more);
     tcase_add_test(tcase,
                    blocks_of_a_former_connection_are_free_when_its_claim_is_over);

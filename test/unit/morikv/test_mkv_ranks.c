@@ -404,7 +404,7 @@ static mkv_status_t add(mkv_region_t *region)
 
 /* A rank's unit must have the announced size, checked at once */
 /* MD-02, TP-05 */
-START_TEST(units_that_are_told_wrongly_are_refused)
+START_TEST(units_of_a_wrong_size_are_refused)
 {
     mkv_region_t region = {.component = 1,
                            .unit_bytes = 4 * 3 * 8,
@@ -498,7 +498,7 @@ int main(void)
     tcase_add_test(tcase, a_unit_of_too_many_pieces_is_refused);
     tcase_add_test(tcase, tokens_that_one_side_does_not_state_differ_from_nothing);
     tcase_add_test(tcase, what_cannot_be_cut_is_refused_with_its_numbers);
-    tcase_add_test(tcase, units_that_are_told_wrongly_are_refused);
+    tcase_add_test(tcase, units_of_a_wrong_size_are_refused);
     tcase_add_test(tcase, a_map_of_a_source_is_for_a_source);
     tcase_add_test(tcase, both_sides_count_tokens_or_none);
     return pair_main("mkv_ranks", tcase);

@@ -50,7 +50,7 @@ START_TEST(a_wrong_list_is_not_exposed)
 }
 END_TEST
 
-START_TEST(a_leg_is_exposed_once_by_who_waits_and_with_what_there_is)
+START_TEST(a_leg_is_exposed_once_by_the_waiting_side_with_existing_blocks)
 {
     static const uint32_t blocks[] = {0, 1};
     mkv_units_t units[MKV_MAX_COMPONENTS + 1] = {
@@ -232,7 +232,7 @@ static int open_at_once(void *arg)
 
 /* Credits suffice for a part of the post, so it is scheduled again. A sleeping thread
  * must not wake to check a gate that is already open. */
-START_TEST(a_gate_that_has_opened_is_not_asked_again)
+START_TEST(an_open_gate_is_not_checked_again)
 {
     unsigned asked = 0;
     mkv_gate_t gate = {.size = sizeof(gate), .ready = open_at_once, .arg = &asked};
@@ -256,7 +256,7 @@ START_TEST(a_gate_that_has_opened_is_not_asked_again)
 }
 END_TEST
 
-START_TEST(a_gate_that_stays_shut_is_not_asked_after_the_end)
+START_TEST(a_closed_gate_is_not_checked_after_the_end)
 {
     int says = 0;
     mkv_gate_t gate = {.size = sizeof(gate), .ready = answer, .arg = &says};
@@ -362,7 +362,7 @@ static void refuse_seal(mkv_xfer_t *xfer, uint32_t leg, const char *text)
     ck_assert_msg(strstr(mkv_last_error(), text) != NULL, "%s", mkv_last_error());
 }
 
-START_TEST(a_leg_is_sealed_once_by_who_posts_and_when_it_is_bound)
+START_TEST(a_leg_is_sealed_once_by_the_posting_side_when_it_is_bound)
 {
     mkv_xfer_t *active, *passive;
     mkv_plan_t *plan;
@@ -626,18 +626,19 @@ int main(void)
     tcase_add_test(tcase, a_worker_of_the_caller_comes_with_its_context);
     tcase_add_test(tcase, a_poll_has_room_for_an_event);
     tcase_add_loop_test(tcase, a_wrong_list_is_not_exposed, 0, 6);
-    tcase_add_test(tcase, a_leg_is_exposed_once_by_who_waits_and_with_what_there_is);
+    tcase_add_test(tcase,
+                   a_leg_is_exposed_once_by_the_waiting_side_with_existing_blocks);
     tcase_add_loop_test(tcase, a_wrong_list_of_a_peer_fails_the_transfer, 0, 3);
     tcase_add_test(tcase, an_instance_is_opened_once_and_leads_to_each_peer_once);
     tcase_add_test(tcase, two_epochs_of_an_id_are_two_instances);
     tcase_add_test(tcase, nothing_is_posted_on_a_stale_map);
     tcase_add_test(tcase, a_post_is_for_a_leg_of_the_active_side_that_has_not_ended);
-    tcase_add_test(tcase, a_gate_that_has_opened_is_not_asked_again);
-    tcase_add_test(tcase, a_gate_that_stays_shut_is_not_asked_after_the_end);
+    tcase_add_test(tcase, an_open_gate_is_not_checked_again);
+    tcase_add_test(tcase, a_closed_gate_is_not_checked_after_the_end);
     tcase_add_test(tcase, a_gate_that_fails_fails_the_transfer);
     tcase_add_test(tcase, a_reader_is_quiet_behind_its_gets);
     tcase_add_test(tcase, a_writer_is_quiet_behind_its_flush);
-    tcase_add_test(tcase, a_leg_is_sealed_once_by_who_posts_and_when_it_is_bound);
+    tcase_add_test(tcase, a_leg_is_sealed_once_by_the_posting_side_when_it_is_bound);
     tcase_add_loop_test(tcase, what_can_be_no_transfer_is_not_opened, 0, 6);
     tcase_add_loop_test(tcase, each_phase_has_its_own_time, 0, 2);
     tcase_add_test(tcase, a_transfer_is_of_one_context);

@@ -144,7 +144,7 @@ static mkv_status_t query_mem(void *arg, const void *address, size_t length,
     return MKV_OK;
 }
 
-START_TEST(the_callers_hook_knows_allocations)
+START_TEST(the_callers_hook_gives_allocations)
 {
     mkv_open_params_t params = {.size = sizeof(params), .mem_query = query_mem};
     mkv_region_t region = pair_region(queried, 0, 0);
@@ -286,7 +286,7 @@ END_TEST
  * error. The regions are gone all the same, here and at the peer. Loop index: drop,
  * close */
 /* RG-03 */
-START_TEST(memory_that_stays_registered_is_told)
+START_TEST(memory_that_stays_registered_is_an_error)
 {
     static char memory[2 * 128];
     mkv_region_id_t ids[2];
@@ -325,7 +325,7 @@ END_TEST
 
 /* A peer would refuse the whole announcement. Loop index: the longest valid key; a
  * longer one */
-START_TEST(a_key_too_long_to_be_told_is_an_error_of_its_registration)
+START_TEST(a_key_too_long_to_be_sent_is_an_error_of_its_registration)
 {
     static char memory[64];
     mkv_region_t region = pair_region(memory, 0, 0);
@@ -444,14 +444,14 @@ int main(void)
     tcase_add_loop_test(tcase, adjoining_memory_is_joined_on_the_host_only, 0, 2);
     tcase_add_loop_test(tcase, memory_of_two_types_is_refused, 0, 4);
     tcase_add_test(tcase, nothing_is_joined_to_an_allocation_that_was_stated);
-    tcase_add_test(tcase, the_callers_hook_knows_allocations);
+    tcase_add_test(tcase, the_callers_hook_gives_allocations);
     tcase_add_loop_test(tcase, a_hook_that_names_other_memory_is_not_believed, 0, 2);
     tcase_add_test(tcase, bad_regions_are_refused_and_change_nothing);
     tcase_add_loop_test(tcase, host_memory_that_is_not_mapped_is_refused, 0, 4);
     tcase_add_test(tcase, failed_commit_registers_nothing);
-    tcase_add_loop_test(tcase, memory_that_stays_registered_is_told, 0, 2);
+    tcase_add_loop_test(tcase, memory_that_stays_registered_is_an_error, 0, 2);
     tcase_add_loop_test(
-        tcase, a_key_too_long_to_be_told_is_an_error_of_its_registration, 0, 2);
+        tcase, a_key_too_long_to_be_sent_is_an_error_of_its_registration, 0, 2);
     tcase_add_test(tcase, a_commit_sends_what_was_added);
     tcase_add_loop_test(tcase, additions_that_cannot_be_end_the_peer, 0, 2);
     return pair_main("mkv_regions", tcase);

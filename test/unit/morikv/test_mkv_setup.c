@@ -83,7 +83,7 @@ START_TEST(both_sides_call_at_once)
 END_TEST
 
 /* A HELLO in flight does not contain regions committed after it */
-START_TEST(regions_committed_while_connecting_are_told)
+START_TEST(regions_committed_while_connecting_are_announced)
 {
     static char memory[2][64];
     mkv_region_t region = pair_region(memory[0], 0, 0);
@@ -110,7 +110,7 @@ START_TEST(regions_committed_while_connecting_are_told)
 }
 END_TEST
 
-START_TEST(closing_one_side_tells_the_other)
+START_TEST(closing_one_side_notifies_the_other)
 {
     mkv_peer_attr_t attr = {.size = sizeof(attr)};
 
@@ -163,7 +163,7 @@ static size_t index_of_event(const pair_side_t *side, mkv_event_type_t type)
 /* The reader has all data and leaves while the source makes no progress. The source
  * then finds the release and the goodbye in one round, and must report success first.
  * Loop index: the reader's second transfer, an incomplete WRITE, has failed by then. */
-START_TEST(a_goodbye_is_told_after_the_transfers)
+START_TEST(a_goodbye_is_reported_after_the_transfers)
 {
     mkv_xfer_t *source, *reader, *open_one;
     mkv_plan_t *plan;
@@ -314,7 +314,7 @@ static mkv_peer_attr_t connect_kept(uint64_t far)
 }
 
 /* OB-03 */
-START_TEST(a_fallback_is_told_with_its_reason)
+START_TEST(a_fallback_is_logged_with_its_reason)
 {
     pair_set("BACKEND", "xgmi");
     fake_ucp_reset();
@@ -329,7 +329,7 @@ END_TEST
 
 /* Loop index: the peer is on another host */
 /* OB-03 */
-START_TEST(auto_says_why_nothing_better)
+START_TEST(auto_logs_why_no_better_path_is_taken)
 {
     mkv_peer_attr_t attr;
 
@@ -354,7 +354,7 @@ START_TEST(auto_says_why_nothing_better)
 END_TEST
 
 /* OB-02 */
-START_TEST(one_line_says_what_carries_the_data)
+START_TEST(one_line_names_the_transport_of_the_data)
 {
     const char *line = kept_lines[MKV_LOG_INFO];
     mkv_peer_attr_t attr;
@@ -662,7 +662,7 @@ START_TEST(old_ucx_is_refused)
 END_TEST
 
 /* Loop index: the object left open: the peer, a map, a plan and its map */
-START_TEST(close_says_what_was_left_open)
+START_TEST(close_names_the_objects_left_open)
 {
     static const mkv_status_t expected[] = {MKV_OK, MKV_ERR_BUSY, MKV_ERR_BUSY};
 
@@ -715,7 +715,7 @@ END_TEST
 
 /* The peer does not answer any more. Over queue pairs a flush would end after all
  * retries. Its process cannot be inspected, as if it were on another host. */
-START_TEST(who_has_said_goodbye_is_not_waited_for)
+START_TEST(a_peer_after_its_goodbye_is_not_waited_for)
 {
     uint64_t start;
 
@@ -1032,16 +1032,16 @@ int main(void)
     tcase_add_test(tcase, hello_once_however_often_it_is_called);
     tcase_add_test(tcase, nothing_is_kept_of_where_a_description_lay);
     tcase_add_test(tcase, both_sides_call_at_once);
-    tcase_add_test(tcase, regions_committed_while_connecting_are_told);
-    tcase_add_test(tcase, closing_one_side_tells_the_other);
+    tcase_add_test(tcase, regions_committed_while_connecting_are_announced);
+    tcase_add_test(tcase, closing_one_side_notifies_the_other);
     tcase_add_loop_test(
         tcase, a_connection_that_breaks_while_it_closes_is_closed_by_the_step, 0, 2);
-    tcase_add_loop_test(tcase, a_goodbye_is_told_after_the_transfers, 0, 2);
+    tcase_add_loop_test(tcase, a_goodbye_is_reported_after_the_transfers, 0, 2);
     tcase_add_test(tcase, a_late_goodbye_does_not_end_the_next_connection);
     tcase_add_loop_test(tcase, strict_mode_refuses_another_backend, 0, 2);
-    tcase_add_test(tcase, a_fallback_is_told_with_its_reason);
-    tcase_add_loop_test(tcase, auto_says_why_nothing_better, 0, 2);
-    tcase_add_test(tcase, one_line_says_what_carries_the_data);
+    tcase_add_test(tcase, a_fallback_is_logged_with_its_reason);
+    tcase_add_loop_test(tcase, auto_logs_why_no_better_path_is_taken, 0, 2);
+    tcase_add_test(tcase, one_line_names_the_transport_of_the_data);
     tcase_add_test(tcase, messages_arrive_in_order);
     tcase_add_loop_test(tcase, every_difference_has_its_code_and_text, 0,
                         (int)(sizeof(map_cases) / sizeof(map_cases[0])));
@@ -1050,9 +1050,9 @@ int main(void)
     tcase_add_test(tcase, exposing_without_state_units_is_accepted);
     tcase_add_test(tcase, dropped_regions_make_maps_stale);
     tcase_add_test(tcase, old_ucx_is_refused);
-    tcase_add_loop_test(tcase, close_says_what_was_left_open, 0, 3);
+    tcase_add_loop_test(tcase, close_names_the_objects_left_open, 0, 3);
     tcase_add_test(tcase, a_connection_that_does_not_close_is_left_to_ucx);
-    tcase_add_test(tcase, who_has_said_goodbye_is_not_waited_for);
+    tcase_add_test(tcase, a_peer_after_its_goodbye_is_not_waited_for);
     tcase_add_test(tcase, a_worker_that_does_not_settle_is_left);
     tcase_add_test(tcase, a_worker_with_an_endpoint_that_was_not_made_is_left);
     tcase_add_test(tcase, close_names_and_ends_what_was_left_open);

@@ -314,7 +314,7 @@ END_TEST
 
 /* Two heads on four ranks go to ranks that hold both: of those that hold a head the
  * nearest gives it, to the side of whom the other rank may be */
-START_TEST(who_holds_all_gets_it_from_those_who_share)
+START_TEST(a_rank_with_all_heads_gets_them_from_the_sharing_ranks)
 {
     mkv_shape_t source = {
         .outer = 1, .inner = 1, .tokens = 1, .num_groups = 1, .groups = {2}, .size = 4};
@@ -389,7 +389,7 @@ int main(void)
     tcase_add_loop_test(tcase, every_rank_gets_its_part_of_the_tensor_once, 0,
                         sizeof(rows) / sizeof(rows[0]));
     tcase_add_test(tcase, the_nearest_of_those_that_hold_the_same_is_elected);
-    tcase_add_test(tcase, who_holds_all_gets_it_from_those_who_share);
+    tcase_add_test(tcase, a_rank_with_all_heads_gets_them_from_the_sharing_ranks);
     tcase_add_test(tcase, copies_share_the_destinations);
     tcase_add_test(tcase, a_gap_is_seen);
     suite_add_tcase(suite, tcase);

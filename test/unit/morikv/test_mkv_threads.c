@@ -116,7 +116,7 @@ static uint64_t median_of_asking(void)
 }
 
 /* The three calls together stay below the limit of one. Valgrind is too slow for it */
-START_TEST(asking_takes_twenty_microseconds_while_another_thread_reads)
+START_TEST(a_query_takes_twenty_microseconds_while_another_thread_reads)
 {
     pthread_t thread;
     uint64_t ns;
@@ -276,7 +276,7 @@ static int count_asking(void *arg)
 
 /* Loop index: whether another thread is inside, which checks before it leaves */
 /* CC-01 */
-START_TEST(a_gate_is_asked_by_who_posts_or_is_inside)
+START_TEST(a_gate_is_checked_by_the_posting_or_progressing_thread)
 {
     asking_t asking = {.num = 0};
     mkv_gate_t gate = {.size = sizeof(gate), .ready = count_asking, .arg = &asking};
@@ -921,11 +921,12 @@ int main(void)
 
     tcase_add_test(tcase, a_poll_waits_for_no_progress);
     tcase_add_test(tcase, a_query_waits_for_no_progress);
-    tcase_add_test(tcase, asking_takes_twenty_microseconds_while_another_thread_reads);
+    tcase_add_test(tcase, a_query_takes_twenty_microseconds_while_another_thread_reads);
     tcase_add_test(tcase, a_post_waits_for_no_progress);
     tcase_add_loop_test(tcase, a_bad_post_is_refused_at_once, 0, 3);
     tcase_add_test(tcase, a_post_for_what_ends_meanwhile_is_dropped);
-    tcase_add_loop_test(tcase, a_gate_is_asked_by_who_posts_or_is_inside, 0, 2);
+    tcase_add_loop_test(tcase, a_gate_is_checked_by_the_posting_or_progressing_thread,
+                        0, 2);
     tcase_add_test(tcase, a_post_that_cannot_be_made_meanwhile_fails_its_transfer);
     tcase_add_test(tcase, a_plan_with_a_post_on_its_way_is_kept);
     tcase_add_loop_test(tcase, a_round_has_an_end, 0, 2);

@@ -34,7 +34,7 @@ static void give_up(void)
 }
 
 /* Ids around the ends of words and pages */
-START_TEST(a_set_knows_its_ids)
+START_TEST(a_set_contains_its_ids)
 {
     static const uint32_t ids[] = {0,    1,    63,   64,         127,       1023,
                                    1024, 4095, 4096, 0x7fffffff, UINT32_MAX};
@@ -53,7 +53,7 @@ START_TEST(a_set_knows_its_ids)
 }
 END_TEST
 
-START_TEST(a_set_knows_ranges)
+START_TEST(a_set_contains_ranges)
 {
     mkv_unit_set_t set = {0};
     uint32_t id = 0;
@@ -233,7 +233,7 @@ END_TEST
 
 /* Loop index: nothing is posted; part of it; the reader has declared that it takes a
  * part */
-START_TEST(a_read_takes_what_was_exposed_or_says_less)
+START_TEST(a_read_takes_all_exposed_blocks_or_declares_fewer)
 {
     const mkv_expect_t part = {.num_units = 3};
     mkv_xfer_params_t params = {.size = sizeof(params),
@@ -365,8 +365,8 @@ int main(void)
 {
     TCase *tcase = pair_tcase("units");
 
-    tcase_add_loop_test(tcase, a_set_knows_its_ids, 0, 11);
-    tcase_add_test(tcase, a_set_knows_ranges);
+    tcase_add_loop_test(tcase, a_set_contains_its_ids, 0, 11);
+    tcase_add_test(tcase, a_set_contains_ranges);
     tcase_add_test(tcase, a_set_grows_either_way);
     tcase_add_loop_test(tcase, a_block_that_was_not_exposed_is_refused, 0, 2);
     tcase_add_test(tcase, a_selection_is_judged_by_itself);
@@ -374,7 +374,7 @@ int main(void)
     tcase_add_test(tcase, a_plan_is_searched_once_for_a_block_that_occurs_twice);
     tcase_add_test(tcase, a_chunk_for_another_fails_both_sides);
     tcase_add_test(tcase, chunks_add_up_in_any_order);
-    tcase_add_loop_test(tcase, a_read_takes_what_was_exposed_or_says_less, 0, 3);
+    tcase_add_loop_test(tcase, a_read_takes_all_exposed_blocks_or_declares_fewer, 0, 3);
     tcase_add_test(tcase, an_unchecked_plan_is_compared_by_the_other_side_alone);
     tcase_add_loop_test(tcase, one_layer_of_other_blocks_is_noticed, 0, 5);
     tcase_add_loop_test(tcase, what_has_moved_is_compared_at_the_end, 0,

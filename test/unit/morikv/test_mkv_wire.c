@@ -146,7 +146,7 @@ END_TEST
 
 /* Absent fields are cleared: a previous message may have been decoded into the same
  * place */
-START_TEST(what_a_message_does_not_say_is_nothing)
+START_TEST(absent_fields_of_a_message_are_zero)
 {
     mkv_wbuf_t wbuf = encode(MKV_MSG_BIND);
     mkv_msg_t got;
@@ -398,7 +398,7 @@ START_TEST(a_type_of_a_later_version_is_skipped_or_refused)
 END_TEST
 
 /* SM-03 */
-START_TEST(the_place_of_a_spoilt_message_can_be_told)
+START_TEST(the_place_of_a_corrupt_message_is_reported)
 {
     mkv_wbuf_t wbuf = encode(MKV_MSG_EXPOSE);
     mkv_msg_t msg;
@@ -753,7 +753,7 @@ START_TEST(lying_blobs_are_refused)
 END_TEST
 
 /* Each blob has one defect: no identity, no address, or no rank */
-START_TEST(blobs_of_nobody_and_of_no_rank_are_refused)
+START_TEST(blobs_without_identity_or_rank_are_refused)
 {
     mkv_blob_info_t bad[6];
     size_t i;
@@ -831,7 +831,7 @@ int main(void)
 
     tcase_set_timeout(tcase, 60);
     tcase_add_loop_test(tcase, messages_survive_the_way, 1, MKV_MSG_LAST);
-    tcase_add_test(tcase, what_a_message_does_not_say_is_nothing);
+    tcase_add_test(tcase, absent_fields_of_a_message_are_zero);
     tcase_add_loop_test(tcase, cut_messages_are_refused, 1, MKV_MSG_LAST);
     tcase_add_loop_test(tcase, a_flipped_bit_is_refused, 1, MKV_MSG_LAST);
     tcase_add_loop_test(tcase, any_bytes_are_survived, 1, MKV_MSG_LAST);
@@ -843,7 +843,7 @@ int main(void)
     tcase_add_loop_test(tcase, a_text_is_cut_to_its_room, 0, 3);
     tcase_add_test(tcase, another_major_version_is_refused_as_such);
     tcase_add_loop_test(tcase, a_type_of_a_later_version_is_skipped_or_refused, 0, 2);
-    tcase_add_test(tcase, the_place_of_a_spoilt_message_can_be_told);
+    tcase_add_test(tcase, the_place_of_a_corrupt_message_is_reported);
     tcase_add_loop_test(tcase, blobs_survive_the_way, 0, 2);
     tcase_add_loop_test(tcase, items_of_a_later_version_are_skipped_unless_critical, 0,
                         2);
@@ -852,7 +852,7 @@ int main(void)
     tcase_add_loop_test(tcase, arrays_are_no_longer_than_their_item, 0, 2);
     tcase_add_loop_test(tcase, shapes_are_of_all_regions, 0, 2);
     tcase_add_test(tcase, lying_blobs_are_refused);
-    tcase_add_test(tcase, blobs_of_nobody_and_of_no_rank_are_refused);
+    tcase_add_test(tcase, blobs_without_identity_or_rank_are_refused);
     tcase_add_test(tcase, registrations_that_cannot_be_are_refused);
     tcase_add_test(tcase, shapes_that_cannot_be_are_refused);
     suite_add_tcase(suite, tcase);

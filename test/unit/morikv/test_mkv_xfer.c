@@ -219,7 +219,7 @@ END_TEST
 
 /* Three at a time: one done, one failed, one that goes on */
 /* XF-05 */
-START_TEST(concurrent_transfers_can_each_be_asked)
+START_TEST(concurrent_transfers_can_each_be_queried)
 {
     static const mkv_status_t expected[] = {MKV_OK, MKV_ERR_GATE, MKV_INPROGRESS};
     mkv_xfer_attr_t attr;
@@ -669,7 +669,7 @@ static void finish_empty(mkv_xfer_t *active, mkv_xfer_t *passive)
 
 /* Loop index: 1 the blocks were exposed before the abort. The side that opens later
  * gets the failure at once, and once. A different epoch is a different request. */
-START_TEST(abort_before_open_is_told_at_once)
+START_TEST(abort_before_open_is_reported_at_once)
 {
     mkv_xfer_t *active, *passive;
 
@@ -828,7 +828,7 @@ START_TEST(aborts_take_no_place_of_lists)
 END_TEST
 
 /* Loop index: the side that opens first */
-START_TEST(sides_of_one_role_are_told_at_once)
+START_TEST(two_sides_of_one_role_fail_at_once)
 {
     mkv_xfer_t *a, *b;
 
@@ -850,7 +850,7 @@ END_TEST
 
 /* Loop index: the side that opens first; 2 both at once; 3 the last OPEN is received at
  * once */
-START_TEST(sides_that_both_wait_for_blocks_are_told_at_once)
+START_TEST(two_sides_that_wait_for_blocks_fail_at_once)
 {
     mkv_xfer_t *a = NULL, *b = NULL;
 
@@ -1087,7 +1087,7 @@ int main(void)
     tcase_add_loop_test(tcase, the_end_is_made_while_blocks_move, 0, 2);
     tcase_add_loop_test(tcase, a_failed_piece_fails_both_sides, 0, 5);
     tcase_add_test(tcase, posts_to_a_stalled_peer_wait_for_nothing);
-    tcase_add_test(tcase, concurrent_transfers_can_each_be_asked);
+    tcase_add_test(tcase, concurrent_transfers_can_each_be_queried);
     tcase_add_test(tcase, quiet_waits_until_the_writer_is_drained);
     tcase_add_loop_test(tcase, abort_ends_quiet_from_every_step, 0, 8 * NUM_STEPS);
     tcase_add_loop_test(tcase, broken_connection_fails_every_step, 0, 4 * NUM_STEPS);
@@ -1101,13 +1101,13 @@ int main(void)
     tcase_add_test(tcase, silent_peer_fails_the_hello_in_time);
     tcase_add_test(tcase, an_id_is_used_a_thousand_times);
     tcase_add_test(tcase, expose_before_open_is_kept);
-    tcase_add_loop_test(tcase, abort_before_open_is_told_at_once, 0, 2);
+    tcase_add_loop_test(tcase, abort_before_open_is_reported_at_once, 0, 2);
     tcase_add_loop_test(tcase, a_retry_under_an_aborted_epoch_ends_on_both_sides, 0, 2);
     tcase_add_test(tcase, a_former_writers_word_is_not_its_successors);
     tcase_add_test(tcase, a_new_expose_takes_the_place_of_an_abort);
     tcase_add_test(tcase, aborts_take_no_place_of_lists);
-    tcase_add_loop_test(tcase, sides_of_one_role_are_told_at_once, 0, 2);
-    tcase_add_loop_test(tcase, sides_that_both_wait_for_blocks_are_told_at_once, 0, 3);
+    tcase_add_loop_test(tcase, two_sides_of_one_role_fail_at_once, 0, 2);
+    tcase_add_loop_test(tcase, two_sides_that_wait_for_blocks_fail_at_once, 0, 3);
     tcase_add_test(tcase, early_store_is_bounded);
     tcase_add_loop_test(tcase, no_message_changes_a_terminal_state, MKV_MSG_HELLO,
                         MKV_MSG_LAST);

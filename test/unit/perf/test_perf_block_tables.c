@@ -110,7 +110,7 @@ START_TEST(used_pool_gives_fragmented_tables)
 }
 END_TEST
 
-START_TEST(full_pool_asks_to_wait_until_a_table_is_finished)
+START_TEST(full_pool_returns_wait_until_a_table_is_finished)
 {
     static const uint64_t a_hashes[] = {1, 2}, b_hashes[] = {3, 4};
     perf_block_tables_t *tables = make(100, 1);
@@ -191,7 +191,7 @@ int main(void)
     tcase_add_test(tcase, equal_prefix_has_equal_keys_in_every_process);
     tcase_add_test(tcase, block_that_is_not_full_is_never_shared);
     tcase_add_test(tcase, used_pool_gives_fragmented_tables);
-    tcase_add_test(tcase, full_pool_asks_to_wait_until_a_table_is_finished);
+    tcase_add_test(tcase, full_pool_returns_wait_until_a_table_is_finished);
     tcase_add_test(tcase, request_larger_than_the_pool_is_named);
     tcase_add_test(tcase, living_tables_never_share_a_block_with_other_contents);
     tcase_set_timeout(tcase, 60);

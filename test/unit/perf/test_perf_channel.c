@@ -89,7 +89,7 @@ START_TEST(measurement_that_stands_still_is_an_error)
 }
 END_TEST
 
-START_TEST(it_is_told_four_times_a_second)
+START_TEST(progress_is_printed_four_times_a_second)
 {
     char bytes[1024];
     two_t two;
@@ -106,7 +106,7 @@ START_TEST(it_is_told_four_times_a_second)
 }
 END_TEST
 
-START_TEST(who_reads_nothing_stops_nobody)
+START_TEST(unread_progress_messages_block_no_sender)
 {
     two_t two;
     unsigned i;
@@ -126,8 +126,8 @@ int main(void)
 
     tcase_add_test(tcase, measurement_that_gets_on_may_take_longer_than_the_timeout);
     tcase_add_test(tcase, measurement_that_stands_still_is_an_error);
-    tcase_add_test(tcase, it_is_told_four_times_a_second);
-    tcase_add_test(tcase, who_reads_nothing_stops_nobody);
+    tcase_add_test(tcase, progress_is_printed_four_times_a_second);
+    tcase_add_test(tcase, unread_progress_messages_block_no_sender);
     suite_add_tcase(suite, tcase);
     return mkv_check_run(suite, CK_FORK_GETENV, CK_ENV);
 }

@@ -27,7 +27,7 @@ static const struct {
     {"Kimi-K2", 3, 64, "fp8", 61, 1, 36864},
 };
 
-START_TEST(known_models_have_the_published_bytes)
+START_TEST(builtin_models_have_the_published_bytes)
 {
     perf_geometry_t geometry;
 
@@ -166,7 +166,7 @@ static const struct {
      NULL},
 };
 
-START_TEST(file_of_a_user_is_read_or_told_what_is_wrong)
+START_TEST(file_of_a_user_is_read_or_refused_with_the_cause)
 {
     char path[] = "/tmp/perf_model_XXXXXX";
     int fd = mkstemp(path);
@@ -240,13 +240,13 @@ int main(void)
     SRunner *runner = srunner_create(suite);
     int failed;
 
-    tcase_add_loop_test(tcase, known_models_have_the_published_bytes, 0,
+    tcase_add_loop_test(tcase, builtin_models_have_the_published_bytes, 0,
                         sizeof(shapes) / sizeof(shapes[0]));
     tcase_add_loop_test(tcase, prompts_have_the_published_pieces_and_bytes, 0,
                         sizeof(prompts) / sizeof(prompts[0]));
     tcase_add_test(tcase, states_and_bytes_a_token_are_the_published_ones);
     tcase_add_test(tcase, chunks_begin_at_multiples);
-    tcase_add_loop_test(tcase, file_of_a_user_is_read_or_told_what_is_wrong, 0,
+    tcase_add_loop_test(tcase, file_of_a_user_is_read_or_refused_with_the_cause, 0,
                         sizeof(files) / sizeof(files[0]));
     tcase_add_test(tcase, last_block_may_be_partly_full);
     tcase_add_loop_test(tcase, bad_input_is_named_and_nothing_set, 0,

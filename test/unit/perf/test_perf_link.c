@@ -62,7 +62,7 @@ START_TEST(rate_is_that_of_the_devices_in_the_path)
 }
 END_TEST
 
-START_TEST(rate_of_xgmi_is_known_where_all_links_are_alike)
+START_TEST(rate_of_xgmi_is_given_where_all_links_are_alike)
 {
     static const char path[] = "put rocm>rocm: xgmi (zero-copy mori_xgmi/xgmi)";
 
@@ -94,7 +94,7 @@ int main(void)
 
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, rate_is_that_of_the_devices_in_the_path);
-    tcase_add_test(tcase, rate_of_xgmi_is_known_where_all_links_are_alike);
+    tcase_add_test(tcase, rate_of_xgmi_is_given_where_all_links_are_alike);
     suite_add_tcase(suite, tcase);
     srunner_run_all(runner, CK_ENV);
     failed = mkv_check_failed(runner);

@@ -169,7 +169,7 @@ START_TEST(bad_input_is_named)
 }
 END_TEST
 
-START_TEST(agreement_tells_different_runs_apart)
+START_TEST(agreement_differs_for_different_runs)
 {
     char first[4096], second[4096], text[128];
 
@@ -256,7 +256,7 @@ int main(void)
                         sizeof(published) / sizeof(published[0]));
     tcase_add_loop_test(tcase, side_with_fewer_ranks_is_the_center, 0,
                         sizeof(ranks) / sizeof(ranks[0]));
-    tcase_add_test(tcase, agreement_tells_different_runs_apart);
+    tcase_add_test(tcase, agreement_differs_for_different_runs);
     suite_add_tcase(suite, tcase);
     srunner_run_all(runner, CK_ENV);
     failed = mkv_check_failed(runner);

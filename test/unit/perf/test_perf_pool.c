@@ -155,7 +155,7 @@ START_TEST(one_wrong_bit_anywhere_is_found)
 }
 END_TEST
 
-START_TEST(message_says_where_and_what)
+START_TEST(message_has_place_and_cause)
 {
     static const uint32_t block = 5;
     static const uint64_t key = 77;
@@ -254,7 +254,7 @@ int main(void)
     tcase_add_loop_test(tcase, one_wrong_bit_anywhere_is_found, 0, sizes);
     tcase_add_test(tcase, slab_has_a_block_s_layers_side_by_side);
     tcase_add_test(tcase, elements_have_equal_bytes_on_all_ranks);
-    tcase_add_test(tcase, message_says_where_and_what);
+    tcase_add_test(tcase, message_has_place_and_cause);
     tcase_add_test(tcase, stray_write_to_an_untouched_block_is_found);
     tcase_add_test(tcase, contents_differ_by_key_layer_and_part);
     tcase_add_test(tcase, expected_contents_have_to_come);

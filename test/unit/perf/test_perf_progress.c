@@ -30,7 +30,7 @@ static const struct {
      "requests [##############################] 3/3, 1 GB/s, 0:00 left"},
 };
 
-START_TEST(bar_tells_rate_and_time_left)
+START_TEST(bar_has_rate_and_time_left)
 {
     char text[128];
 
@@ -56,7 +56,7 @@ int main(void)
     SRunner *runner = srunner_create(suite);
     int failed;
 
-    tcase_add_loop_test(tcase, bar_tells_rate_and_time_left, 0,
+    tcase_add_loop_test(tcase, bar_has_rate_and_time_left, 0,
                         sizeof(bars) / sizeof(bars[0]));
     tcase_add_test(tcase, text_that_has_no_room_is_cut);
     suite_add_tcase(suite, tcase);

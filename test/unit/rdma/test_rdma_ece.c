@@ -129,7 +129,7 @@ static const struct {
 } wishes[] = {{"auto", ECE_VERSION | 3}, {"inf", ECE_VERSION | 3}, {"0", 0}, {"1", 1}};
 
 /* RT-05 */
-START_TEST(option_says_what_is_offered)
+START_TEST(option_chooses_the_offer)
 {
     setenv("UCX_MORI_RDMA_ECE", wishes[_i / 2].wish, 1);
     open_with(ECE_VERSION | 3, ECE_VERSION | 3);
@@ -252,7 +252,7 @@ static Suite *ece_suite(void)
 
     tcase_add_loop_test(tcase, both_sides_keep_to_what_both_devices_have, 0,
                         2 * NUM_DEVICES);
-    tcase_add_loop_test(tcase, option_says_what_is_offered, 0, 8);
+    tcase_add_loop_test(tcase, option_chooses_the_offer, 0, 8);
     tcase_add_test(tcase, peer_that_sends_no_offer_gets_none);
     tcase_add_loop_test(tcase, address_has_no_place_for_it_with_many_queue_pairs, 0, 3);
     tcase_add_loop_test(tcase, other_vendors_options_are_not_set, 0, 2);

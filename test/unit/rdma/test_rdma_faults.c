@@ -225,7 +225,7 @@ static const status_row_t rows[] = {
     {IBV_WC_GENERAL_ERR, UCS_ERR_IO_ERROR},
 };
 
-START_TEST(status_tells_whose_fault_it_is)
+START_TEST(status_distinguishes_local_and_remote_faults)
 {
     const status_row_t *row = &rows[_i];
 
@@ -269,7 +269,7 @@ START_TEST(fatal_queue_pair_fails_its_endpoint_alone)
 }
 END_TEST
 
-START_TEST(idle_endpoint_with_a_fatal_queue_pair_is_told)
+START_TEST(idle_endpoint_with_a_fatal_queue_pair_fails)
 {
     start();
     fake_verbs_qp_fatal(conn.qp_nums[0][0]);
@@ -458,7 +458,7 @@ static int is_cancelled(void *arg)
 /* A caller that closes an endpoint because an operation failed gets no error callback,
  * as with UCX's rc (UCT_RC_EP_FLAG_FLUSH_CANCEL). Loop index: operations that fail
  * before. */
-START_TEST(endpoint_cancelled_below_its_own_failure_is_not_told)
+START_TEST(endpoint_closed_in_its_failure_gets_no_callback)
 {
     start();
     fake_verbs_hold(conn.qp_nums[0][0], FAKE_VERBS_HOLD_SEND);
@@ -595,11 +595,11 @@ static Suite *faults_suite(void)
     tcase_add_test(tcase, interface_destroys_the_endpoints_that_are_left);
     tcase_add_test(tcase, comparison_of_keys_checks_its_parameters);
     tcase_add_test(tcase, nth_request_fails);
-    tcase_add_loop_test(tcase, status_tells_whose_fault_it_is, 0,
+    tcase_add_loop_test(tcase, status_distinguishes_local_and_remote_faults, 0,
                         sizeof(rows) / sizeof(rows[0]));
     tcase_add_test(tcase, deregistered_remote_memory_fails_the_endpoint);
     tcase_add_test(tcase, fatal_queue_pair_fails_its_endpoint_alone);
-    tcase_add_test(tcase, idle_endpoint_with_a_fatal_queue_pair_is_told);
+    tcase_add_test(tcase, idle_endpoint_with_a_fatal_queue_pair_fails);
     tcase_add_test(tcase, peer_that_vanishes_times_out);
     tcase_add_test(tcase, check_finds_a_dead_peer_without_traffic);
     tcase_add_test(tcase, short_outage_of_the_link_loses_nothing);
@@ -609,8 +609,7 @@ static Suite *faults_suite(void)
     tcase_add_test(tcase, refused_registration_is_an_error);
     tcase_add_test(tcase, destroyed_endpoint_ends_what_it_had);
     tcase_add_test(tcase, cancelling_flush_ends_what_there_was);
-    tcase_add_loop_test(tcase, endpoint_cancelled_below_its_own_failure_is_not_told, 0,
-                        2);
+    tcase_add_loop_test(tcase, endpoint_closed_in_its_failure_gets_no_callback, 0, 2);
     tcase_add_loop_test(tcase, post_that_fails_once_fails_cleanly, 0, 2);
     tcase_add_loop_test(tcase, any_verb_may_fail_at_any_call, 0,
                         sizeof(verbs) / sizeof(verbs[0]));

@@ -638,7 +638,7 @@ static double told_bandwidth(uct_ep_operation_t op)
 }
 
 /* UCP copies all it sends over a link slower than memory when estimates are equal. */
-START_TEST(cut_operations_are_told_as_slower)
+START_TEST(cut_operations_have_a_lower_estimate)
 {
     static const uct_ep_operation_t cut[] = {CT_PERF_PUT_BCOPY, CT_PERF_GET_BCOPY,
                                              CT_PERF_AM_BCOPY, CT_PERF_AM_ZCOPY};
@@ -685,7 +685,7 @@ static Suite *flow_suite(void)
                         sizeof(devices) / sizeof(devices[0]));
     tcase_add_test(tcase, user_sees_what_each_queue_pair_posted);
     tcase_add_test(tcase, device_is_at_its_pci_address);
-    tcase_add_test(tcase, cut_operations_are_told_as_slower);
+    tcase_add_test(tcase, cut_operations_have_a_lower_estimate);
     tcase_add_test(tcase, region_larger_than_the_device_takes_is_split);
     suite_add_tcase(suite, tcase);
     return suite;

@@ -533,7 +533,7 @@ START_TEST(way_of_registration_follows_the_device)
 END_TEST
 
 /* Writes to such memory cannot be flushed, so its visibility is not guaranteed. */
-START_TEST(gpu_that_the_runtime_does_not_tell_is_refused)
+START_TEST(gpu_that_the_runtime_cannot_name_is_refused)
 {
     setenv("HIPCPU_FAIL", "hipPointerGetAttributes:0:1", 1);
     setenv("UCX_MORI_RDMA_GPU_FLUSH", (_i == 0) ? "y" : "n", 1);
@@ -580,7 +580,7 @@ START_TEST(gpu_memory_that_no_way_registers_has_no_keys)
 }
 END_TEST
 
-START_TEST(gpu_without_memory_for_the_page_is_told)
+START_TEST(gpu_without_memory_for_the_page_is_logged)
 {
     setenv("UCX_MORI_RDMA_GPU_DIRECT", "y", 1); /* no trial with memory of its own */
     setenv("HIPCPU_FAIL", "hipMalloc:2:2", 1);  /* the first is the test's own */
@@ -850,9 +850,9 @@ static Suite *gpus_suite(void)
                         NUM_ROWS);
     tcase_add_test(tcase, memory_gone_before_the_flush_is_no_failure);
     tcase_add_loop_test(tcase, way_of_registration_follows_the_device, 0, 7);
-    tcase_add_loop_test(tcase, gpu_that_the_runtime_does_not_tell_is_refused, 0, 2);
+    tcase_add_loop_test(tcase, gpu_that_the_runtime_cannot_name_is_refused, 0, 2);
     tcase_add_test(tcase, gpu_memory_that_no_way_registers_has_no_keys);
-    tcase_add_test(tcase, gpu_without_memory_for_the_page_is_told);
+    tcase_add_test(tcase, gpu_without_memory_for_the_page_is_logged);
     tcase_add_loop_test(tcase, memory_of_a_removed_device_is_tried_once, 0, 2);
     tcase_add_loop_test(tcase, wrong_offset_goes_unnoticed_without_the_canary, 0, 2);
     tcase_add_loop_test(tcase, canary_refuses_a_wrong_offset, 0, 4);

@@ -88,7 +88,7 @@ START_TEST(what_is_left_to_us_follows_the_family_of_the_device)
 }
 END_TEST
 
-START_TEST(what_the_user_says_wins_over_the_family)
+START_TEST(an_option_of_the_user_overrides_the_family)
 {
     device.attr.vendor_id = 0x1dd8;
     config.timeout = 3;
@@ -144,7 +144,7 @@ START_TEST(bond_has_a_queue_pair_a_link)
 END_TEST
 
 /* RT-02 */
-START_TEST(kernel_without_shared_memory_of_devices_is_known)
+START_TEST(kernel_without_shared_device_memory_is_detected)
 {
     static const struct {
         const char *file, *line, *release, *lack;
@@ -437,9 +437,9 @@ int main(void)
     tcase_set_timeout(tcase, 60);
     tcase_add_loop_test(tcase, what_is_left_to_us_follows_the_family_of_the_device, 0,
                         5);
-    tcase_add_test(tcase, what_the_user_says_wins_over_the_family);
+    tcase_add_test(tcase, an_option_of_the_user_overrides_the_family);
     tcase_add_loop_test(tcase, bond_has_a_queue_pair_a_link, 0, 4);
-    tcase_add_loop_test(tcase, kernel_without_shared_memory_of_devices_is_known, 0, 6);
+    tcase_add_loop_test(tcase, kernel_without_shared_device_memory_is_detected, 0, 6);
     tcase_add_loop_test(tcase, way_to_gpu_memory_follows_device_kernel_and_release, 0,
                         5);
     tcase_add_loop_test(tcase, way_to_gpu_memory_may_be_forced, 0, 8);

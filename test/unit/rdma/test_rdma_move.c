@@ -209,7 +209,7 @@ END_TEST
 
 /* The event of the removal is still unread. */
 /* RC-05 */
-START_TEST(memory_is_registered_before_the_removal_is_told)
+START_TEST(memory_is_registered_before_the_removal_is_reported)
 {
     unsigned i;
 
@@ -243,7 +243,8 @@ int main(void)
     /* valgrind takes long: a silent rail, and a device that is gone */
     tcase_add_loop_test(tcase, transfer_ends_over_the_other_rail, is_short ? 5 : 0,
                         is_short ? 7 : 2 * NUM_FAULTS);
-    tcase_add_loop_test(tcase, memory_is_registered_before_the_removal_is_told, 0, 2);
+    tcase_add_loop_test(tcase, memory_is_registered_before_the_removal_is_reported, 0,
+                        2);
     suite_add_tcase(suite, tcase);
     ct_side_find_module();
     mkv_test_init();

@@ -272,7 +272,7 @@ static void expect_silence(void)
  * afterwards.
  */
 /* RC-07 */
-START_TEST(peers_by_other_queues_are_told_where_datagrams_go)
+START_TEST(peers_of_other_queues_get_the_new_datagram_queue)
 {
     address_t addresses[2];
     rig_conn_t third;
@@ -308,7 +308,7 @@ START_TEST(peers_by_other_queues_are_told_where_datagrams_go)
 END_TEST
 
 /* The request contains the number that was in the destroyed endpoint's address. */
-START_TEST(destroyed_peer_is_told_of_at_once)
+START_TEST(peer_of_a_destroyed_endpoint_is_notified_at_once)
 {
     start_with("1");
     break_queue(&conn, 1);
@@ -373,8 +373,8 @@ int main(void)
     tcase_add_test(tcase, queue_that_cannot_be_polled_is_replaced);
     tcase_add_test(tcase, queues_that_broke_are_not_kept);
     tcase_add_test(tcase, queues_that_are_well_are_emptied_first);
-    tcase_add_loop_test(tcase, peers_by_other_queues_are_told_where_datagrams_go, 0, 2);
-    tcase_add_test(tcase, destroyed_peer_is_told_of_at_once);
+    tcase_add_loop_test(tcase, peers_of_other_queues_get_the_new_datagram_queue, 0, 2);
+    tcase_add_test(tcase, peer_of_a_destroyed_endpoint_is_notified_at_once);
     tcase_add_test(tcase, message_that_went_with_the_queue_fails_the_endpoint);
     tcase_add_test(tcase, device_without_another_queue_fails_its_endpoints);
     suite_add_tcase(suite, tcase);

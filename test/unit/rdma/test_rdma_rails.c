@@ -605,7 +605,7 @@ END_TEST
 
 /* Datagrams are given up after the connection has broken. */
 /* RC-05 */
-START_TEST(rail_whose_datagrams_are_given_up_is_left)
+START_TEST(rail_with_failed_datagrams_is_left)
 {
     start_with("1");
     rdma_clock_stop();
@@ -687,7 +687,7 @@ static void move_and_break_queue(bool is_later)
  * went before that.
  */
 /* RC-07 */
-START_TEST(moved_endpoints_peer_knows_where_datagrams_go)
+START_TEST(moved_endpoints_peer_gets_the_new_datagram_queue)
 {
     setenv("UCX_MORI_RDMA_TIMEOUT", "16ms", 1);
     setenv("UCX_MORI_RDMA_RETRY_COUNT", "1", 1);
@@ -721,8 +721,8 @@ int main(void)
     tcase_add_test(tcase, next_device_is_tried_after_twice_the_time);
     tcase_add_test(tcase, rail_without_datagrams_is_not_chosen);
     tcase_add_test(tcase, rail_without_datagrams_is_left);
-    tcase_add_test(tcase, rail_whose_datagrams_are_given_up_is_left);
-    tcase_add_loop_test(tcase, moved_endpoints_peer_knows_where_datagrams_go, 0, 2);
+    tcase_add_test(tcase, rail_with_failed_datagrams_is_left);
+    tcase_add_loop_test(tcase, moved_endpoints_peer_gets_the_new_datagram_queue, 0, 2);
     suite_add_tcase(suite, tcase);
     ct_side_find_module();
     mkv_test_init();

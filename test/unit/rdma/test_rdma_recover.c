@@ -507,7 +507,7 @@ END_TEST
 
 /* ---- peers that are gone ---- */
 
-START_TEST(failed_endpoint_tells_its_idle_peer)
+START_TEST(failed_endpoint_notifies_its_idle_peer)
 {
     start();
     fake_verbs_fail_wr(conn.qp_nums[0][0], 1, IBV_WC_LOC_PROT_ERR);
@@ -523,7 +523,7 @@ START_TEST(failed_endpoint_tells_its_idle_peer)
 END_TEST
 
 /* RC-02 */
-START_TEST(destroyed_peer_is_told_of_at_once)
+START_TEST(peer_of_a_destroyed_endpoint_is_notified_at_once)
 {
     setenv("UCX_MORI_RDMA_RECOVERY_TIMEOUT", "1000s", 1);
     start();
@@ -706,7 +706,7 @@ static void break_datagrams(unsigned tries)
 }
 
 /* RC-01 */
-START_TEST(queue_of_datagrams_that_cannot_begin_again_is_asked_again)
+START_TEST(failed_restart_of_the_datagram_queue_is_retried)
 {
     setenv("UCX_MORI_RDMA_RECOVERY_TIMEOUT", "20s", 1);
     start();
@@ -773,8 +773,8 @@ static Suite *recover_suite(void)
     tcase_add_loop_test(tcase, put_behind_a_fence_fails_the_endpoint, 0, 2);
     tcase_add_loop_test(tcase, what_never_gets_through_fails_after_some_tries, 0, 2);
     tcase_add_test(tcase, refused_key_is_not_tried_again);
-    tcase_add_test(tcase, failed_endpoint_tells_its_idle_peer);
-    tcase_add_test(tcase, destroyed_peer_is_told_of_at_once);
+    tcase_add_test(tcase, failed_endpoint_notifies_its_idle_peer);
+    tcase_add_test(tcase, peer_of_a_destroyed_endpoint_is_notified_at_once);
     tcase_add_test(tcase, silent_peer_fails_when_the_time_is_over);
     tcase_add_test(tcase, endpoint_may_be_destroyed_meanwhile);
     tcase_add_test(tcase, link_that_is_down_for_longer_than_the_retries_loses_nothing);
@@ -782,7 +782,7 @@ static Suite *recover_suite(void)
     tcase_add_test(tcase, answer_that_was_lost_is_given_again);
     tcase_add_test(tcase, address_handles_are_there_when_a_connection_breaks);
     tcase_add_loop_test(tcase, queue_of_datagrams_that_broke_begins_again, 0, 2);
-    tcase_add_test(tcase, queue_of_datagrams_that_cannot_begin_again_is_asked_again);
+    tcase_add_test(tcase, failed_restart_of_the_datagram_queue_is_retried);
     tcase_add_test(tcase,
                    queue_of_datagrams_that_never_begins_again_fails_the_endpoint);
     tcase_add_loop_test(tcase, without_datagrams_it_fails_as_before, 0, 2);

@@ -65,7 +65,7 @@ START_TEST(gateway_leads_anywhere_but_to_the_own_subnet)
 }
 END_TEST
 
-START_TEST(what_is_not_known_may_be_reached)
+START_TEST(an_unknown_address_counts_as_reachable)
 {
     add_near();
     routes.is_known = false;
@@ -76,7 +76,7 @@ START_TEST(what_is_not_known_may_be_reached)
 END_TEST
 
 /* RT-01 */
-START_TEST(kernel_tells_the_routes_of_an_interface)
+START_TEST(routes_of_an_interface_come_from_the_kernel)
 {
     const uint8_t own[16] = IPV4(127, 0, 0, 1), other[16] = IPV4(127, 7, 8, 9);
 
@@ -98,8 +98,8 @@ int main(void)
     tcase_add_test(tcase, address_in_the_prefix_is_reached);
     tcase_add_test(tcase, prefix_may_end_within_a_byte);
     tcase_add_test(tcase, gateway_leads_anywhere_but_to_the_own_subnet);
-    tcase_add_test(tcase, what_is_not_known_may_be_reached);
-    tcase_add_test(tcase, kernel_tells_the_routes_of_an_interface);
+    tcase_add_test(tcase, an_unknown_address_counts_as_reachable);
+    tcase_add_test(tcase, routes_of_an_interface_come_from_the_kernel);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

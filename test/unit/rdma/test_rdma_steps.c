@@ -121,7 +121,7 @@ static bool is_in_use(const rig_conn_t *conn, unsigned at)
 }
 
 /* RT-03 */
-START_TEST(nobody_sleeps_before_the_next_step)
+START_TEST(no_thread_sleeps_before_the_next_step)
 {
     start();
     break_all(0);
@@ -140,7 +140,7 @@ END_TEST
 /* All are broken on one side, and the last of them on the other, too, which is through
  * with it. */
 /* RT-03 */
-START_TEST(whose_peer_is_waiting_goes_first)
+START_TEST(endpoint_with_a_waiting_peer_goes_first)
 {
     unsigned i;
 
@@ -333,7 +333,7 @@ START_TEST(none_is_left_of_a_completion_queue_that_broke)
 END_TEST
 
 /* RT-03 */
-START_TEST(device_that_has_no_more_is_not_asked_again)
+START_TEST(device_without_queue_pairs_is_not_tried_again)
 {
     uint64_t before;
     unsigned i;
@@ -364,14 +364,14 @@ int main(void)
 
     tcase_set_timeout(tcase, 120);
     tcase_add_test(tcase, connections_that_break_together_are_made_anew_in_steps);
-    tcase_add_test(tcase, nobody_sleeps_before_the_next_step);
-    tcase_add_test(tcase, whose_peer_is_waiting_goes_first);
+    tcase_add_test(tcase, no_thread_sleeps_before_the_next_step);
+    tcase_add_test(tcase, endpoint_with_a_waiting_peer_goes_first);
     tcase_add_test(tcase, next_endpoints_are_made_ahead_in_steps);
     tcase_add_test(tcase, endpoints_ahead_go_with_their_users);
     tcase_add_test(tcase, few_peers_have_none_ahead);
     tcase_add_test(tcase, endpoint_ahead_that_fails_is_nobodys_error);
     tcase_add_test(tcase, none_is_left_of_a_completion_queue_that_broke);
-    tcase_add_test(tcase, device_that_has_no_more_is_not_asked_again);
+    tcase_add_test(tcase, device_without_queue_pairs_is_not_tried_again);
     suite_add_tcase(suite, tcase);
     ct_side_find_module();
     mkv_test_init();

@@ -100,7 +100,7 @@ static void put_and_get(void)
 
 /* Loop index 1 is the control: at a lower level the tracer is not called. */
 /* RT-04 */
-START_TEST(each_operation_and_message_is_told_at_level_data)
+START_TEST(each_operation_and_message_is_logged_at_level_data)
 {
     const unsigned num = (_i == 0) ? 3 : 0;
 
@@ -130,7 +130,8 @@ int main(void)
     TCase *tcase = tcase_create("tracing");
 
     tcase_set_timeout(tcase, 60);
-    tcase_add_loop_test(tcase, each_operation_and_message_is_told_at_level_data, 0, 2);
+    tcase_add_loop_test(tcase, each_operation_and_message_is_logged_at_level_data, 0,
+                        2);
     suite_add_tcase(suite, tcase);
     ct_side_find_module();
     mkv_test_init();

@@ -184,7 +184,7 @@ static int is_seen(unsigned gpu, size_t length)
 }
 
 /* FN-02 */
-START_TEST(gpu_sees_what_the_application_was_told_of)
+START_TEST(gpu_sees_all_reported_data)
 {
     static const size_t lengths[] = {64, 4096, SIZE};
     unsigned gpu, i;
@@ -217,7 +217,7 @@ START_TEST(without_the_page_a_gpu_may_see_old_bytes)
 }
 END_TEST
 
-START_TEST(memory_that_its_owner_has_unmapped_fails_nobody)
+START_TEST(memory_that_its_owner_has_unmapped_fails_no_peer)
 {
     start();
     put_to(0, SIZE);
@@ -240,9 +240,9 @@ int main(void)
 
     rig_ucp_environment(HIPCPU_PATH);
     tcase_set_timeout(tcase, 120);
-    tcase_add_loop_test(tcase, gpu_sees_what_the_application_was_told_of, 0, NUM_ENDS);
+    tcase_add_loop_test(tcase, gpu_sees_all_reported_data, 0, NUM_ENDS);
     tcase_add_loop_test(tcase, without_the_page_a_gpu_may_see_old_bytes, 0, NUM_ENDS);
-    tcase_add_loop_test(tcase, memory_that_its_owner_has_unmapped_fails_nobody, 0,
+    tcase_add_loop_test(tcase, memory_that_its_owner_has_unmapped_fails_no_peer, 0,
                         NUM_ENDS);
     suite_add_tcase(suite, tcase);
     ct_side_find_module();

@@ -172,7 +172,7 @@ static size_t length_at(size_t offset)
 }
 
 /* RC-03 */
-START_TEST(tags_nobody_waits_for_are_kept)
+START_TEST(unexpected_tags_are_kept)
 {
     const ucp_request_param_t send = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK,
                                       .cb.send = on_sent};
@@ -224,7 +224,7 @@ static void receive_stream(void)
 }
 
 /* RC-03 */
-START_TEST(stream_nobody_reads_is_kept)
+START_TEST(unread_stream_data_is_kept)
 {
     start();
     send_stream();
@@ -267,7 +267,7 @@ static void send_kept(unsigned from, size_t number)
 
 /* Lengths of 0 to 8000 bytes in an order of no pattern. */
 /* RC-03 */
-START_TEST(messages_the_application_keeps_stop_nobody)
+START_TEST(messages_kept_by_the_application_block_no_sender)
 {
     size_t i, at, length;
 
@@ -307,10 +307,10 @@ int main(void)
     rig_ucp_environment(NULL);
     setenv("UCX_RNDV_THRESH", "inf", 1);
     tcase_set_timeout(tcase, 120);
-    tcase_add_test(tcase, tags_nobody_waits_for_are_kept);
-    tcase_add_test(tcase, stream_nobody_reads_is_kept);
+    tcase_add_test(tcase, unexpected_tags_are_kept);
+    tcase_add_test(tcase, unread_stream_data_is_kept);
     tcase_add_test(tcase, stream_without_error_handling_runs_through);
-    tcase_add_test(tcase, messages_the_application_keeps_stop_nobody);
+    tcase_add_test(tcase, messages_kept_by_the_application_block_no_sender);
     suite_add_tcase(suite, tcase);
     ct_side_find_module();
     mkv_test_init();

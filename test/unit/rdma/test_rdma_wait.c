@@ -96,7 +96,7 @@ END_TEST
 
 static rdma_log_watch_t memlock = {UCS_LOG_LEVEL_ERROR, "ulimit -l", 0};
 
-START_TEST(without_locked_memory_the_operation_fails_and_says_so_once)
+START_TEST(without_locked_memory_the_operation_fails_with_one_line)
 {
     unsigned i;
 
@@ -288,7 +288,7 @@ START_TEST(event_of_a_queue_fails_its_endpoints_alone)
 }
 END_TEST
 
-START_TEST(queue_that_fails_while_it_is_armed_is_told)
+START_TEST(queue_that_fails_while_it_is_armed_fails_its_endpoint)
 {
     start_apart();
     fake_verbs_fail_call("ibv_poll_cq", 1, 1, EIO);
@@ -320,7 +320,7 @@ static void sleep_until_woken(void)
 }
 
 /* UCP arms interfaces whose lanes are unused so far. */
-START_TEST(first_message_of_a_new_endpoint_wakes_who_was_asleep_before)
+START_TEST(first_message_of_a_new_endpoint_wakes_an_earlier_sleeper)
 {
     struct pollfd fd = {.events = POLLIN};
 
@@ -341,7 +341,7 @@ START_TEST(first_message_of_a_new_endpoint_wakes_who_was_asleep_before)
 }
 END_TEST
 
-START_TEST(nobody_sleeps_over_a_transfer_that_is_not_posted)
+START_TEST(no_thread_sleeps_over_an_unposted_transfer)
 {
     const uint64_t limit = mkv_test_now_ms() + (uint64_t)mkv_test_limit_ms();
     rig_comp_t comp;
@@ -439,7 +439,7 @@ static ucs_status_t look_at(void *arg, void *data, size_t length, unsigned flags
     return UCS_OK;
 }
 
-START_TEST(received_data_lies_where_the_user_asks)
+START_TEST(received_data_has_the_configured_alignment)
 {
     static const size_t rows[][2] = {{1, 0},     {8, 0},      {8, 5},  {64, 8},
                                      {256, 128}, {4096, 100}, {16, 16}};
@@ -483,17 +483,17 @@ static Suite *wait_suite(void)
 
     tcase_set_timeout(tcase, 120);
     tcase_add_test(tcase, sender_without_a_buffer_is_called_when_one_comes_back);
-    tcase_add_test(tcase, without_locked_memory_the_operation_fails_and_says_so_once);
+    tcase_add_test(tcase, without_locked_memory_the_operation_fails_with_one_line);
     tcase_add_test(tcase, little_locked_memory_is_enough_for_few_buffers);
     tcase_add_loop_test(tcase, messages_that_are_kept_never_stop_a_sender, 0, 2);
     tcase_add_test(tcase, queue_that_cannot_be_polled_fails_its_endpoints);
     tcase_add_test(tcase, event_of_a_queue_fails_its_endpoints_alone);
-    tcase_add_test(tcase, queue_that_fails_while_it_is_armed_is_told);
-    tcase_add_test(tcase, first_message_of_a_new_endpoint_wakes_who_was_asleep_before);
-    tcase_add_test(tcase, nobody_sleeps_over_a_transfer_that_is_not_posted);
+    tcase_add_test(tcase, queue_that_fails_while_it_is_armed_fails_its_endpoint);
+    tcase_add_test(tcase, first_message_of_a_new_endpoint_wakes_an_earlier_sleeper);
+    tcase_add_test(tcase, no_thread_sleeps_over_an_unposted_transfer);
     tcase_add_test(tcase, link_that_stays_down_wakes_a_sleeper);
     tcase_add_test(tcase, endpoint_destroyed_while_it_recovers_leaves_no_wakes);
-    tcase_add_loop_test(tcase, received_data_lies_where_the_user_asks, 0, 7);
+    tcase_add_loop_test(tcase, received_data_has_the_configured_alignment, 0, 7);
     tcase_add_loop_test(tcase, alignment_without_sense_is_refused, 0, 3);
     suite_add_tcase(suite, tcase);
     return suite;

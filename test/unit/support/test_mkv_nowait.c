@@ -88,7 +88,7 @@ static void run_case(void (*run)(void))
     _exit(0);
 }
 
-START_TEST(who_waits_is_seen)
+START_TEST(a_waiting_caller_is_seen)
 {
     pid_t pid = fork();
     int status;
@@ -100,7 +100,7 @@ START_TEST(who_waits_is_seen)
     ck_assert_int_eq(waitpid(pid, &status, 0), pid);
     ck_assert(WIFEXITED(status));
     if (WEXITSTATUS(status) == MKV_TEST_EXIT_SKIP) {
-        ck_assert_int_eq(mkv_test_skip("seccomp", "who_waits_is_seen",
+        ck_assert_int_eq(mkv_test_skip("seccomp", "a_waiting_caller_is_seen",
                                        "there are no filters of system calls here"),
                          0);
         return;
@@ -121,7 +121,7 @@ int main(void)
     suite = suite_create("mkv_nowait");
     tcase = tcase_create("seccomp");
     mkv_test_init();
-    tcase_add_loop_test(tcase, who_waits_is_seen, 0,
+    tcase_add_loop_test(tcase, a_waiting_caller_is_seen, 0,
                         (int)(sizeof(cases) / sizeof(cases[0])));
     suite_add_tcase(suite, tcase);
     return mkv_check_run(suite, CK_FORK_GETENV, CK_NORMAL);

@@ -69,7 +69,7 @@ static muct_xgmi_inbox_t *inbox_of(const ct_side_t *of)
 
 /* ---- room ---- */
 
-START_TEST(who_finds_no_room_waits_and_goes_on_in_order)
+START_TEST(a_sender_without_room_waits_and_goes_on_in_order)
 {
     uint64_t number = am_fill(am_ep, 0);
     am_request_t first, second;
@@ -92,7 +92,7 @@ START_TEST(who_finds_no_room_waits_and_goes_on_in_order)
 }
 END_TEST
 
-START_TEST(who_finds_room_again_need_not_wait)
+START_TEST(a_sender_that_finds_room_again_need_not_wait)
 {
     uint64_t number = am_fill(am_ep, 0);
     am_request_t request;
@@ -105,7 +105,7 @@ START_TEST(who_finds_room_again_need_not_wait)
 END_TEST
 
 /* A full ring blocks its own endpoint; the other endpoint goes on. */
-START_TEST(who_waits_for_room_stops_no_other_endpoint)
+START_TEST(an_endpoint_without_room_blocks_no_other)
 {
     uint64_t number = am_fill(am_ep, 0), own_number;
     am_request_t request, own_request;
@@ -151,7 +151,7 @@ static ucs_status_t run_other(uct_pending_req_t *req)
     return request->status;
 }
 
-START_TEST(who_is_full_again_leaves_others_their_turn)
+START_TEST(a_sender_that_is_full_again_lets_others_send)
 {
     am_request_t first, second;
     uint64_t count = 0, number;
@@ -187,7 +187,7 @@ START_TEST(who_is_full_again_leaves_others_their_turn)
 }
 END_TEST
 
-START_TEST(who_sleeps_without_room_is_woken_by_room_alone)
+START_TEST(a_sleeper_without_room_is_woken_by_room_alone)
 {
     am_request_t request;
     uint64_t number = 0;
@@ -212,7 +212,7 @@ END_TEST
 
 /* Room that came between the last look and arming wakes no thread: arming reports it.
  */
-START_TEST(who_has_room_by_now_does_not_sleep)
+START_TEST(a_sender_with_new_room_does_not_sleep)
 {
     uint64_t number = am_fill(am_ep, 0);
     am_request_t request;
@@ -228,7 +228,7 @@ START_TEST(who_has_room_by_now_does_not_sleep)
 END_TEST
 
 /* UCP takes an interface out of progress while requests wait for room. */
-START_TEST(disabled_progress_serves_those_who_wait_for_room)
+START_TEST(disabled_progress_serves_senders_without_room)
 {
     uint64_t number = am_fill(am_ep, 0);
     am_request_t request;
@@ -246,7 +246,7 @@ END_TEST
 
 /* ---- sleeping receivers ---- */
 
-START_TEST(each_message_wakes_who_sleeps_once)
+START_TEST(each_message_wakes_a_sleeping_receiver_once)
 {
     uint64_t number;
 
@@ -261,7 +261,7 @@ START_TEST(each_message_wakes_who_sleeps_once)
 }
 END_TEST
 
-START_TEST(who_has_a_message_does_not_sleep)
+START_TEST(a_receiver_with_a_message_does_not_sleep)
 {
     ck_assert_int_eq(am_send_one(am_ep, 0), UCS_OK);
     ck_assert_int_eq(uct_iface_event_arm(am_other.iface, UCT_EVENT_RECV), UCS_ERR_BUSY);
@@ -272,7 +272,7 @@ START_TEST(who_has_a_message_does_not_sleep)
 END_TEST
 
 /* A sender that died between the ring and its count left the bell as it is. */
-START_TEST(bell_that_nobody_counted_wakes_once)
+START_TEST(an_uncounted_bell_wakes_once)
 {
     unsigned i;
 
@@ -623,7 +623,7 @@ END_TEST
 
 /* The receiver reads no more, or a word of the ring is wrong: a sender without room
  * notices, awake or asleep. */
-START_TEST(receiver_that_hears_no_more_fails_the_endpoint)
+START_TEST(a_receiver_that_reads_no_more_fails_the_endpoint)
 {
     bool sleeps = (_i % 2 == 1), is_head = (_i / 2 == 1);
     uint64_t number = am_fill(am_ep, 0);
@@ -742,7 +742,7 @@ START_TEST(interface_without_messages_sends_none)
 }
 END_TEST
 
-START_TEST(messages_are_carried_unless_told_not_to)
+START_TEST(messages_are_carried_by_default)
 {
     ucs_log_push_handler(count_warning);
     setenv("UCX_MORI_XGMI_MESSAGES", "n", 1);
@@ -858,16 +858,16 @@ static void add_two_sides(Suite *suite)
 
     tcase_set_timeout(tcase, mkv_test_limit_ms() / 1000.0);
     tcase_add_checked_fixture(tcase, setup, am_teardown);
-    tcase_add_test(tcase, who_finds_no_room_waits_and_goes_on_in_order);
-    tcase_add_test(tcase, who_finds_room_again_need_not_wait);
-    tcase_add_test(tcase, who_waits_for_room_stops_no_other_endpoint);
-    tcase_add_test(tcase, who_is_full_again_leaves_others_their_turn);
-    tcase_add_test(tcase, who_sleeps_without_room_is_woken_by_room_alone);
-    tcase_add_test(tcase, who_has_room_by_now_does_not_sleep);
-    tcase_add_test(tcase, disabled_progress_serves_those_who_wait_for_room);
-    tcase_add_test(tcase, each_message_wakes_who_sleeps_once);
-    tcase_add_test(tcase, who_has_a_message_does_not_sleep);
-    tcase_add_test(tcase, bell_that_nobody_counted_wakes_once);
+    tcase_add_test(tcase, a_sender_without_room_waits_and_goes_on_in_order);
+    tcase_add_test(tcase, a_sender_that_finds_room_again_need_not_wait);
+    tcase_add_test(tcase, an_endpoint_without_room_blocks_no_other);
+    tcase_add_test(tcase, a_sender_that_is_full_again_lets_others_send);
+    tcase_add_test(tcase, a_sleeper_without_room_is_woken_by_room_alone);
+    tcase_add_test(tcase, a_sender_with_new_room_does_not_sleep);
+    tcase_add_test(tcase, disabled_progress_serves_senders_without_room);
+    tcase_add_test(tcase, each_message_wakes_a_sleeping_receiver_once);
+    tcase_add_test(tcase, a_receiver_with_a_message_does_not_sleep);
+    tcase_add_test(tcase, an_uncounted_bell_wakes_once);
     tcase_add_loop_test(tcase, message_waits_for_copies_before_a_fence, 0, 2);
     tcase_add_test(tcase, each_length_is_sent_and_no_longer_one);
     tcase_add_test(tcase, message_of_no_id_is_dropped);
@@ -878,7 +878,7 @@ static void add_two_sides(Suite *suite)
     tcase_add_loop_test(tcase, endpoint_to_a_closed_interface_fails, 0, 2);
     tcase_add_test(tcase, receiver_without_places_fails_the_endpoint);
     tcase_add_test(tcase, receiver_without_a_box_lives);
-    tcase_add_loop_test(tcase, receiver_that_hears_no_more_fails_the_endpoint, 0, 4);
+    tcase_add_loop_test(tcase, a_receiver_that_reads_no_more_fails_the_endpoint, 0, 4);
     tcase_add_test(tcase, interface_that_cannot_be_is_not_reached);
     tcase_add_test(tcase, process_of_the_same_pid_is_out_of_reach_with_a_warning);
     tcase_add_test(tcase, box_and_bell_go_with_the_interface);
@@ -892,7 +892,7 @@ static void add_one_side(Suite *suite)
     tcase_set_timeout(tcase, mkv_test_limit_ms() / 1000.0);
     tcase_add_checked_fixture(tcase, am_setup_dir, am_teardown);
     tcase_add_test(tcase, interface_without_messages_sends_none);
-    tcase_add_test(tcase, messages_are_carried_unless_told_not_to);
+    tcase_add_test(tcase, messages_are_carried_by_default);
     tcase_add_test(tcase, limit_of_files_leaves_messages_to_others);
     tcase_add_loop_test(tcase, folder_that_takes_no_more_leaves_messages_to_others, 0,
                         2);

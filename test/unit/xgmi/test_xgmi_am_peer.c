@@ -131,7 +131,7 @@ END_TEST
 
 /* A process that starts later removes the dead one's files; the dead one's page here is
  * still marked open. */
-START_TEST(box_of_the_dead_that_was_removed_is_told_as_death)
+START_TEST(a_removed_box_of_a_dead_process_is_reported_as_death)
 {
     size_t length = 8;
     peer_t peer;
@@ -267,7 +267,7 @@ START_TEST(endpoint_that_a_forked_child_destroys_is_watched_on)
 END_TEST
 
 /* A process dies while its ring is full, and purge returns the pending requests. */
-START_TEST(death_of_who_has_no_room_is_told)
+START_TEST(death_of_a_full_receiver_is_reported)
 {
     unsigned num_purged = 0, i;
     am_request_t request;
@@ -529,11 +529,11 @@ int main(void)
     tcase_add_checked_fixture(tcase, am_setup_dir, am_teardown);
     tcase_add_loop_test(tcase, endpoint_to_a_dead_process_fails, 0, 4);
     tcase_add_test(tcase, endpoint_to_the_dead_is_destroyed_untold);
-    tcase_add_test(tcase, box_of_the_dead_that_was_removed_is_told_as_death);
+    tcase_add_test(tcase, a_removed_box_of_a_dead_process_is_reported_as_death);
     tcase_add_loop_test(tcase, memory_of_the_dead_goes_with_the_endpoint, 0, 8);
     tcase_add_test(tcase, memory_goes_with_the_last_endpoint);
     tcase_add_test(tcase, endpoint_that_a_forked_child_destroys_is_watched_on);
-    tcase_add_test(tcase, death_of_who_has_no_room_is_told);
+    tcase_add_test(tcase, death_of_a_full_receiver_is_reported);
     tcase_add_test(tcase, peer_of_another_folder_is_not_reached);
     tcase_add_test(tcase, key_of_a_process_with_all_users_is_not_reachable);
     tcase_add_test(tcase, processes_that_all_send_and_put_to_each_other);

@@ -156,7 +156,7 @@ static void *open_and_flush(void *arg)
 }
 
 /* A flush wakes the waiting thread; one more list of the row does not. */
-START_TEST(who_stands_aside_is_woken_by_a_flush_alone)
+START_TEST(a_yielding_thread_is_woken_by_a_flush_alone)
 {
     uint64_t deadline = mkv_test_now_ms() + (uint64_t)mkv_test_limit_ms();
     found_t found = {.is_over = 0};
@@ -177,7 +177,7 @@ START_TEST(who_stands_aside_is_woken_by_a_flush_alone)
 END_TEST
 
 /* A caller waits for the list, or a request for room: progress is wanted now. */
-START_TEST(nobody_stands_aside_while_somebody_waits)
+START_TEST(no_thread_yields_while_a_caller_waits)
 {
     ucs_list_link_t waiting;
 
@@ -196,7 +196,7 @@ START_TEST(nobody_stands_aside_while_somebody_waits)
 END_TEST
 
 /* Option YIELD_LOCK. */
-START_TEST(nobody_stands_aside_who_may_not)
+START_TEST(no_thread_yields_when_the_option_is_off)
 {
     iface.yields_lock = false;
     ucs_recursive_spin_lock(&lock);
@@ -281,9 +281,9 @@ int main(void)
     tcase_add_test(tcase, lock_is_left_to_the_thread_that_posts);
     tcase_add_test(tcase, arming_has_an_end);
     tcase_add_test(tcase, signal_is_drained_as_soon_as_it_is_readable);
-    tcase_add_test(tcase, who_stands_aside_is_woken_by_a_flush_alone);
-    tcase_add_loop_test(tcase, nobody_stands_aside_while_somebody_waits, 0, 2);
-    tcase_add_test(tcase, nobody_stands_aside_who_may_not);
+    tcase_add_test(tcase, a_yielding_thread_is_woken_by_a_flush_alone);
+    tcase_add_loop_test(tcase, no_thread_yields_while_a_caller_waits, 0, 2);
+    tcase_add_test(tcase, no_thread_yields_when_the_option_is_off);
     tcase_add_loop_test(tcase, lock_of_others_is_not_left, 0, 1);
     tcase_add_loop_test(tcase, lock_of_others_is_not_left, 2, 3);
     tcase_add_loop_test(tcase, lock_of_ucx_is_what_it_is_taken_for, 0, 2);

@@ -140,7 +140,7 @@ END_TEST
 
 /* The receiver exists: no warning is logged. */
 /* XM-06 */
-START_TEST(a_process_that_can_open_no_more_is_told)
+START_TEST(a_sender_without_descriptors_gets_an_error)
 {
     muct_xgmi_outbox_t *outbox;
     struct rlimit limit;
@@ -182,7 +182,7 @@ static ucs_log_func_rc_t keep_text(const char *file, unsigned number,
 }
 
 /* Log the error, the file and the remedy, for each kind of file that is made. */
-START_TEST(messages_that_cannot_be_received_say_why)
+START_TEST(a_receiver_without_messages_logs_the_cause)
 {
     const muct_xgmi_iface_id_t second = {1, 1};
     muct_xgmi_inbox_t *other = NULL;
@@ -248,7 +248,7 @@ END_TEST
 
 /* Memory that is not there would be a signal with the first byte that is written. */
 /* XM-06 */
-START_TEST(no_room_for_a_box_is_told)
+START_TEST(a_box_without_memory_is_an_error)
 {
     unsigned fds;
 
@@ -308,7 +308,7 @@ START_TEST(the_first_senders_find_room_in_a_full_folder)
 END_TEST
 
 /* XM-06 */
-START_TEST(no_room_for_a_ring_is_told)
+START_TEST(a_ring_without_memory_is_an_error)
 {
     muct_xgmi_outbox_t *boxes[FIRST], *outbox;
     unsigned fds, mapped, i;
@@ -341,7 +341,7 @@ END_TEST
 /* The sender's ring, which the receiver need not have. The warning comes at once, and
  * names a file other than the ring that would be the signal. */
 /* XP-02 */
-START_TEST(limit_of_files_is_told_to_a_sender)
+START_TEST(limit_of_file_sizes_is_logged_for_a_sender)
 {
     unsigned fds = num_open(), mapped = num_mapped();
     muct_xgmi_outbox_t *outbox;
@@ -428,15 +428,15 @@ static void add_files(Suite *suite)
     tcase_add_test(tcase, a_box_that_is_none_is_not_written_to);
     tcase_add_test(tcase, a_link_in_place_of_a_box_is_not_followed);
     tcase_add_test(tcase, a_box_without_its_bell_is_no_box);
-    tcase_add_test(tcase, a_process_that_can_open_no_more_is_told);
-    tcase_add_loop_test(tcase, messages_that_cannot_be_received_say_why, 0, 3);
+    tcase_add_test(tcase, a_sender_without_descriptors_gets_an_error);
+    tcase_add_loop_test(tcase, a_receiver_without_messages_logs_the_cause, 0, 3);
     tcase_add_test(tcase, an_inbox_that_ends_leaves_nothing);
     tcase_add_test(tcase, an_inbox_that_is_there_is_not_made_twice);
-    tcase_add_test(tcase, no_room_for_a_box_is_told);
+    tcase_add_test(tcase, a_box_without_memory_is_an_error);
     tcase_add_test(tcase, a_signal_is_not_taken_for_a_full_folder);
     tcase_add_test(tcase, the_first_senders_find_room_in_a_full_folder);
-    tcase_add_test(tcase, no_room_for_a_ring_is_told);
-    tcase_add_test(tcase, limit_of_files_is_told_to_a_sender);
+    tcase_add_test(tcase, a_ring_without_memory_is_an_error);
+    tcase_add_test(tcase, limit_of_file_sizes_is_logged_for_a_sender);
     tcase_add_test(tcase, a_forked_child_gives_no_place_back);
     tcase_add_test(tcase, a_forked_child_withdraws_no_inbox);
     suite_add_tcase(suite, tcase);

@@ -323,7 +323,7 @@ END_TEST
 
 /* The error may be of the question alone, while the copy runs on. */
 /* XP-04 */
-START_TEST(copy_that_cannot_be_asked_of_is_waited_for)
+START_TEST(copy_with_a_failed_query_is_waited_for)
 {
     unsigned long waits;
     comp_t comp;
@@ -717,7 +717,7 @@ int main(void)
     tcase_add_test(tcase, first_copy_allocates_nothing);
     tcase_add_test(tcase, closed_interfaces_leave_nothing);
     tcase_add_test(tcase, current_device_of_the_caller_stays);
-    tcase_add_test(tcase, copy_that_cannot_be_asked_of_is_waited_for);
+    tcase_add_test(tcase, copy_with_a_failed_query_is_waited_for);
     tcase_add_test(tcase, flush_waits_for_its_own_endpoints_copies);
     tcase_add_test(tcase, flush_behind_a_message_looks_for_the_peer);
     tcase_add_test(tcase, what_a_peer_sent_before_its_end_comes_before_its_end);

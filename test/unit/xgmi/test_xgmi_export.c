@@ -162,7 +162,7 @@ static void *export_slowly(void *arg)
     return (void *)(intptr_t)muct_xgmi_export_get(&slow, (uintptr_t)arg, &export);
 }
 
-START_TEST(exports_that_last_hold_up_nobody_whose_memory_is_exported)
+START_TEST(long_exports_delay_no_memory_that_is_exported_already)
 {
     muct_xgmi_export_t export = {0}, again = {0};
     pthread_t thread;
@@ -195,7 +195,7 @@ int main(void)
     tcase_add_test(tcase, without_buffer_ids_each_call_exports);
     tcase_add_test(tcase, memory_that_cannot_be_exported_is_tried_again);
     tcase_add_test(tcase, export_that_fails_once_is_repeated);
-    tcase_add_test(tcase, exports_that_last_hold_up_nobody_whose_memory_is_exported);
+    tcase_add_test(tcase, long_exports_delay_no_memory_that_is_exported_already);
     suite_add_tcase(suite, tcase);
     return mkv_check_run_forked(suite);
 }

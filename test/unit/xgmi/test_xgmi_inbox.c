@@ -92,7 +92,7 @@ END_TEST
 
 /* A call looks at some of them; the next call continues after those. */
 /* XM-02 */
-START_TEST(many_senders_are_all_heard)
+START_TEST(messages_of_many_senders_are_all_received)
 {
     muct_xgmi_outbox_t *boxes[NUM_SENDERS];
     unsigned i, k;
@@ -243,7 +243,7 @@ START_TEST(a_callback_that_polls_gets_no_message_twice)
 }
 END_TEST
 
-START_TEST(nobody_is_heard_before_somebody_came)
+START_TEST(no_ring_is_read_before_the_first_sender)
 {
     ck_assert_uint_eq(poll_some(AT_ONCE), 0);
     ck_assert(!muct_xgmi_inbox_has(inbox));
@@ -462,7 +462,7 @@ static void write_nonsense(muct_xgmi_outbox_t *outbox, uint64_t position)
 }
 
 /* XM-04 */
-START_TEST(who_writes_nonsense_is_heard_no_more)
+START_TEST(a_sender_of_corrupt_messages_is_ignored)
 {
     muct_xgmi_outbox_t *bad = open_as(self.owner), *good = open_as(self.owner);
     unsigned i;
@@ -538,7 +538,7 @@ END_TEST
 
 /* The sender finds out. A file that is no ring stands for missing address space. */
 /* XM-06 */
-START_TEST(ring_that_cannot_be_mapped_is_not_heard)
+START_TEST(ring_that_cannot_be_mapped_is_ignored)
 {
     muct_xgmi_outbox_t *boxes[FIRST + 1];
     int fd = inbox->box_fd;
@@ -565,7 +565,7 @@ END_TEST
 
 /* The state is set ahead of its first message */
 /* XM-04 */
-START_TEST(who_begins_where_no_message_can_is_not_heard)
+START_TEST(a_ring_with_an_invalid_start_is_ignored)
 {
     muct_xgmi_box_place_t *place = &inbox->box->places[MUCT_XGMI_BOX_RINGS - 1];
     muct_xgmi_outbox_t *outbox = open_as(self.owner);
@@ -584,7 +584,7 @@ END_TEST
 
 /* The next sender in this place would be ignored as well. */
 /* XM-04 */
-START_TEST(the_place_of_who_wrote_nonsense_is_not_taken)
+START_TEST(the_slot_of_an_ignored_sender_is_not_reused)
 {
     muct_xgmi_outbox_t *outbox = open_as(self.owner);
 
@@ -700,7 +700,7 @@ START_TEST(a_bell_that_is_full_is_rung_and_silenced)
 }
 END_TEST
 
-START_TEST(a_bell_that_nobody_hung_up_is_not_there)
+START_TEST(a_bell_that_was_not_made_is_absent)
 {
     ck_assert_int_lt(muct_xgmi_bell_open(dir, dead(), id), 0);
     ck_assert_int_lt(muct_xgmi_bell_open(dir, self.owner, sender_id), 0);
@@ -732,7 +732,7 @@ static bool want_room(muct_xgmi_inbox_t *mine, muct_xgmi_outbox_t *outbox)
 }
 
 /* XM-03 */
-START_TEST(who_waits_for_room_is_rung)
+START_TEST(a_sender_that_waits_for_room_is_rung)
 {
     muct_xgmi_inbox_t *mine = create_sender();
     muct_xgmi_outbox_t *outbox = open_as(self.owner);
@@ -777,7 +777,7 @@ END_TEST
 
 /* There will be no room; it finds out why when it looks. */
 /* XM-04 */
-START_TEST(who_waits_for_room_and_is_heard_no_more_is_rung)
+START_TEST(an_ignored_sender_that_waits_for_room_is_rung)
 {
     muct_xgmi_inbox_t *mine = create_sender();
     muct_xgmi_outbox_t *outbox = open_as(self.owner);
@@ -796,7 +796,7 @@ END_TEST
 
 /* Its bell is not there any more; other senders do not notice. */
 /* XM-05 */
-START_TEST(who_waits_for_room_and_ends_is_no_error)
+START_TEST(a_sender_that_ends_while_it_waits_for_room_is_no_error)
 {
     muct_xgmi_outbox_t *outbox = open_as(self.owner);
     unsigned fds = num_open();
@@ -886,12 +886,12 @@ static void add_senders(Suite *suite)
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, each_sender_keeps_its_order_and_has_its_turn);
     tcase_add_test(tcase, one_that_floods_leaves_the_other_its_turn);
-    tcase_add_test(tcase, many_senders_are_all_heard);
+    tcase_add_test(tcase, messages_of_many_senders_are_all_received);
     tcase_add_test(tcase, quiet_senders_cost_nothing);
     tcase_add_test(tcase, a_sender_that_was_quiet_is_received_again);
     tcase_add_test(tcase, a_message_of_a_sender_killed_before_its_bit_frees_its_place);
     tcase_add_test(tcase, a_callback_that_polls_gets_no_message_twice);
-    tcase_add_test(tcase, nobody_is_heard_before_somebody_came);
+    tcase_add_test(tcase, no_ring_is_read_before_the_first_sender);
     tcase_add_test(tcase, what_was_sent_before_the_end_is_received);
     tcase_add_test(tcase, a_living_sender_keeps_its_place);
     tcase_add_test(tcase, the_place_of_a_dead_sender_is_taken_when_it_was_read);
@@ -900,11 +900,11 @@ static void add_senders(Suite *suite)
     tcase_add_test(tcase, places_have_an_end);
     tcase_add_test(tcase, places_that_cannot_be_are_not_looked_at);
     tcase_add_test(tcase, senders_that_come_at_once_have_places_of_their_own);
-    tcase_add_test(tcase, who_writes_nonsense_is_heard_no_more);
+    tcase_add_test(tcase, a_sender_of_corrupt_messages_is_ignored);
     tcase_add_loop_test(tcase, what_no_sender_has_is_not_mapped, 0, 2);
-    tcase_add_test(tcase, ring_that_cannot_be_mapped_is_not_heard);
-    tcase_add_test(tcase, who_begins_where_no_message_can_is_not_heard);
-    tcase_add_test(tcase, the_place_of_who_wrote_nonsense_is_not_taken);
+    tcase_add_test(tcase, ring_that_cannot_be_mapped_is_ignored);
+    tcase_add_test(tcase, a_ring_with_an_invalid_start_is_ignored);
+    tcase_add_test(tcase, the_slot_of_an_ignored_sender_is_not_reused);
     suite_add_tcase(suite, tcase);
 }
 
@@ -918,11 +918,11 @@ static void add_bells(Suite *suite)
     tcase_add_test(tcase, a_bell_that_was_rung_is_silent_when_it_is_armed_again);
     tcase_add_test(tcase, a_bell_that_cannot_have_rung_is_not_read);
     tcase_add_test(tcase, a_bell_that_is_full_is_rung_and_silenced);
-    tcase_add_test(tcase, a_bell_that_nobody_hung_up_is_not_there);
-    tcase_add_test(tcase, who_waits_for_room_is_rung);
+    tcase_add_test(tcase, a_bell_that_was_not_made_is_absent);
+    tcase_add_test(tcase, a_sender_that_waits_for_room_is_rung);
     tcase_add_test(tcase, room_that_comes_before_the_arming_wakes);
-    tcase_add_test(tcase, who_waits_for_room_and_is_heard_no_more_is_rung);
-    tcase_add_test(tcase, who_waits_for_room_and_ends_is_no_error);
+    tcase_add_test(tcase, an_ignored_sender_that_waits_for_room_is_rung);
+    tcase_add_test(tcase, a_sender_that_ends_while_it_waits_for_room_is_no_error);
     tcase_add_test(tcase, both_sides_sleep_and_are_woken);
     suite_add_tcase(suite, tcase);
 }

@@ -340,7 +340,7 @@ static void invalidate_asleep(int fd, int index, int variant)
     _exit(0);
 }
 
-START_TEST(end_of_an_invalidation_wakes_who_sleeps)
+START_TEST(end_of_an_invalidation_wakes_a_sleeping_thread)
 {
     setenv("UCX_MORI_XGMI_INVALIDATE_TIMEOUT", "1000000s", 1);
     run_two(invalidate_asleep, 0);
@@ -396,7 +396,7 @@ int main(void)
                         0, 4);
     tcase_add_loop_test(
         tcase, invalidation_beside_a_peer_that_stands_still_ends_by_the_clock, 0, 3);
-    tcase_add_test(tcase, end_of_an_invalidation_wakes_who_sleeps);
+    tcase_add_test(tcase, end_of_an_invalidation_wakes_a_sleeping_thread);
     tcase_add_test(tcase, interface_that_closes_ends_invalidations);
     suite_add_tcase(suite, tcase);
     return mkv_check_run_forked(suite);

@@ -81,7 +81,7 @@ START_TEST(flipped_bit_is_found)
 }
 END_TEST
 
-START_TEST(other_version_is_told_apart_from_damage)
+START_TEST(other_version_is_distinguished_from_damage)
 {
     muct_xgmi_key_t key;
 
@@ -189,7 +189,7 @@ int main(void)
     tcase_add_test(tcase, packed_key_comes_back);
     tcase_add_test(tcase, truncated_key_is_refused);
     tcase_add_test(tcase, flipped_bit_is_found);
-    tcase_add_test(tcase, other_version_is_told_apart_from_damage);
+    tcase_add_test(tcase, other_version_is_distinguished_from_damage);
     tcase_add_test(tcase, contradicting_key_is_refused);
     tcase_add_test(tcase, keys_of_two_registrations_differ);
     tcase_add_test(tcase, addresses_reach_by_host_and_namespace);

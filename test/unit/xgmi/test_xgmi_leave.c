@@ -17,7 +17,7 @@ static void setup(void)
 }
 
 /* The list would never be completed. */
-START_TEST(nothing_is_left_to_who_never_comes)
+START_TEST(no_work_is_left_to_a_thread_that_never_comes)
 {
     leave.comes = false;
     ck_assert(!muct_xgmi_leave_should(&leave, 1, START_NS));
@@ -65,7 +65,7 @@ int main(void)
     TCase *tcase = tcase_create("leave");
 
     tcase_add_checked_fixture(tcase, setup, NULL);
-    tcase_add_test(tcase, nothing_is_left_to_who_never_comes);
+    tcase_add_test(tcase, no_work_is_left_to_a_thread_that_never_comes);
     tcase_add_test(tcase, list_is_left_while_more_is_posted);
     tcase_add_test(tcase, list_is_left_for_a_while_behind_the_last_post);
     suite_add_tcase(suite, tcase);

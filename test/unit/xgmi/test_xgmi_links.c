@@ -191,7 +191,7 @@ START_TEST(partitions_have_the_links_of_their_gpu)
 }
 END_TEST
 
-START_TEST(driver_that_says_no_bandwidth_has_what_is_known)
+START_TEST(driver_without_bandwidths_gets_the_default_rate)
 {
     teardown();
     write_topology(0);
@@ -211,7 +211,7 @@ END_TEST
 
 /* Bandwidth of a peer's own links where they are known; of all peers where not; or as
  * configured. */
-START_TEST(ucx_is_told_what_links_have)
+START_TEST(ucx_gets_the_bandwidth_of_the_links)
 {
     static const struct {
         const char *bw;
@@ -233,7 +233,7 @@ START_TEST(ucx_is_told_what_links_have)
 END_TEST
 
 /* Messages do not take the links. */
-START_TEST(ucx_is_told_what_messages_take)
+START_TEST(ucx_gets_the_cost_of_messages)
 {
     static const uct_ep_operation_t ops[] = {CT_PERF_AM_SHORT, CT_PERF_AM_BCOPY};
     const ct_target_name_t name = {.tl_name = "mori_xgmi"};
@@ -270,10 +270,10 @@ int main(void)
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, each_pair_of_gpus_has_its_link);
     tcase_add_test(tcase, partitions_have_the_links_of_their_gpu);
-    tcase_add_test(tcase, driver_that_says_no_bandwidth_has_what_is_known);
+    tcase_add_test(tcase, driver_without_bandwidths_gets_the_default_rate);
     tcase_add_test(tcase, host_without_the_driver_has_no_links);
-    tcase_add_loop_test(tcase, ucx_is_told_what_messages_take, 0, 2);
-    tcase_add_loop_test(tcase, ucx_is_told_what_links_have, 0, 3);
+    tcase_add_loop_test(tcase, ucx_gets_the_cost_of_messages, 0, 2);
+    tcase_add_loop_test(tcase, ucx_gets_the_bandwidth_of_the_links, 0, 3);
     suite_add_tcase(suite, tcase);
     return mkv_check_run_forked(suite);
 }

@@ -244,7 +244,7 @@ __attribute__((format(printf, 6, 0))) static ucs_log_func_rc_t count_warnings(
     return UCS_LOG_FUNC_RC_CONTINUE;
 }
 
-START_TEST(limit_that_is_too_low_is_told_once)
+START_TEST(limit_that_is_too_low_is_logged_once)
 {
     unsigned round, i;
 
@@ -345,7 +345,7 @@ START_TEST(handle_of_a_living_peer_that_does_not_open_is_no_way)
 END_TEST
 
 /* The test holds the page's lock in the place of a raw child of the owner. */
-START_TEST(peer_whose_lock_a_child_keeps_is_dead_by_its_pidfd)
+START_TEST(peer_with_a_lock_kept_by_a_child_is_dead_by_its_pidfd)
 {
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     struct pollfd ended = {.fd = muct_xgmi_peer_fd(peer), .events = POLLIN};
@@ -425,7 +425,7 @@ START_TEST(handle_that_fails_beside_others_is_tried_again)
 }
 END_TEST
 
-START_TEST(handle_under_a_void_key_says_nothing_about_the_peer)
+START_TEST(handle_under_a_void_key_fails_no_peer)
 {
     const muct_xgmi_region_t *region;
 
@@ -482,7 +482,7 @@ static ucs_status_t try(unsigned i, const muct_xgmi_region_t **region_p)
     return muct_xgmi_map_try(map, peer, &keys[i], 0, region_p);
 }
 
-START_TEST(mapping_is_asked_for_without_waiting)
+START_TEST(mapping_is_requested_without_waiting)
 {
     const muct_xgmi_region_t *first, *second;
     muct_xgmi_map_watch_t watch;
@@ -536,7 +536,7 @@ START_TEST(only_the_first_mapping_of_a_peer_is_waited_for)
 }
 END_TEST
 
-START_TEST(first_mapping_that_opens_in_time_tells_whether_there_is_a_way)
+START_TEST(first_mapping_that_opens_in_time_decides_about_the_path)
 {
     fail_opens(3, 17);
     ck_assert_int_eq(muct_xgmi_map_prepare(map, peer, &keys[0], 0),
@@ -544,7 +544,7 @@ START_TEST(first_mapping_that_opens_in_time_tells_whether_there_is_a_way)
 }
 END_TEST
 
-START_TEST(failure_is_told_to_who_keeps_the_mapping)
+START_TEST(failure_is_reported_to_users_of_the_mapping)
 {
     const muct_xgmi_region_t *region, *other;
     ucs_status_t status;
@@ -658,7 +658,7 @@ START_TEST(full_address_space_costs_idle_regions_first)
 }
 END_TEST
 
-START_TEST(dead_peer_loses_its_mappings_when_nobody_copies)
+START_TEST(dead_peer_loses_its_mappings_without_copies)
 {
     const muct_xgmi_region_t *busy = get(0);
     const muct_xgmi_region_t *region;
@@ -780,27 +780,26 @@ int main(void)
     tcase_add_test(tcase, memory_that_overlaps_what_is_in_use_is_mapped_behind_it);
     tcase_add_test(tcase, region_in_use_is_never_unmapped);
     tcase_add_test(tcase, idle_region_used_longest_ago_goes_first);
-    tcase_add_test(tcase, limit_that_is_too_low_is_told_once);
+    tcase_add_test(tcase, limit_that_is_too_low_is_logged_once);
     tcase_add_test(tcase, many_allocations_are_mapped_once);
     tcase_add_loop_test(tcase, handle_of_a_living_peer_that_does_not_open_is_no_way, 0,
                         4);
-    tcase_add_test(tcase, peer_whose_lock_a_child_keeps_is_dead_by_its_pidfd);
+    tcase_add_test(tcase, peer_with_a_lock_kept_by_a_child_is_dead_by_its_pidfd);
     tcase_add_test(tcase, handle_that_fails_for_a_moment_opens);
     tcase_add_test(tcase, way_is_barred_for_a_while);
     tcase_add_test(tcase, other_memory_than_the_exported_is_not_used);
     tcase_add_test(tcase, handle_that_fails_beside_others_is_tried_again);
-    tcase_add_test(tcase, handle_under_a_void_key_says_nothing_about_the_peer);
+    tcase_add_test(tcase, handle_under_a_void_key_fails_no_peer);
     tcase_add_test(tcase, peer_that_does_not_answer_stops_no_other_mapping);
-    tcase_add_test(tcase, mapping_is_asked_for_without_waiting);
+    tcase_add_test(tcase, mapping_is_requested_without_waiting);
     tcase_add_test(tcase, only_the_first_mapping_of_a_peer_is_waited_for);
-    tcase_add_test(tcase,
-                   first_mapping_that_opens_in_time_tells_whether_there_is_a_way);
-    tcase_add_test(tcase, failure_is_told_to_who_keeps_the_mapping);
+    tcase_add_test(tcase, first_mapping_that_opens_in_time_decides_about_the_path);
+    tcase_add_test(tcase, failure_is_reported_to_users_of_the_mapping);
     tcase_add_test(tcase, mapping_of_a_peer_that_is_forgotten_meanwhile_is_not_kept);
     tcase_add_test(tcase, forgetting_a_peer_waits_for_no_stream);
     tcase_add_test(tcase, forgetting_a_peer_is_safe_beside_calls_of_the_application);
     tcase_add_test(tcase, full_address_space_costs_idle_regions_first);
-    tcase_add_test(tcase, dead_peer_loses_its_mappings_when_nobody_copies);
+    tcase_add_test(tcase, dead_peer_loses_its_mappings_without_copies);
     tcase_add_test(tcase, death_is_an_event_where_pids_are_shared);
     tcase_add_test(tcase, stopped_peer_lives);
     tcase_add_test(tcase, void_key_is_refused);

@@ -252,7 +252,7 @@ static void sleep_once(void)
     uct_iface_progress(side.iface);
 }
 
-START_TEST(put_waits_for_its_memory_and_nobody_else_does)
+START_TEST(only_a_put_waits_for_its_memory)
 {
     request_t request;
 
@@ -469,7 +469,7 @@ int main(void)
     mkv_test_init();
     tcase_set_timeout(tcase, mkv_test_limit_ms() / 1000.0);
     tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, put_waits_for_its_memory_and_nobody_else_does);
+    tcase_add_test(tcase, only_a_put_waits_for_its_memory);
     tcase_add_test(tcase, endpoint_that_waits_for_memory_stops_no_other);
     tcase_add_test(tcase, progress_calls_nothing_that_waits_while_memory_opens);
     tcase_add_test(tcase, key_of_a_stopped_peer_is_unpacked_all_the_same);

@@ -279,7 +279,7 @@ static void user_is_told(uid_t user, uint64_t owner, const char *words)
 
 enum { NOBODY = 65534, SOMEBODY = 12345 };
 
-START_TEST(a_page_that_cannot_be_read_is_told_with_its_cause)
+START_TEST(a_page_that_cannot_be_read_is_logged_with_its_cause)
 {
     muct_xgmi_page_t *page;
     char path[512], folder[512];
@@ -773,7 +773,7 @@ static void allow_files(rlim_t num)
 
 /* Its copies may run: memory under them is not to be given away. */
 /* XP-01 */
-START_TEST(who_cannot_be_looked_at_uses_what_it_used)
+START_TEST(a_user_that_cannot_be_inspected_keeps_its_memory)
 {
     uint32_t slot, generation;
     muct_xgmi_page_t *page;
@@ -809,7 +809,7 @@ END_TEST
 
 /* Its first byte would be a signal. */
 /* XP-02 */
-START_TEST(a_page_longer_than_files_may_be_is_told)
+START_TEST(a_page_longer_than_files_may_be_is_an_error)
 {
     const unsigned none = mkv_test_num_files(dir);
 
@@ -827,7 +827,7 @@ END_TEST
 
 /* Its page is right; the test changes this copy. */
 /* XP-01 */
-START_TEST(who_has_no_descriptor_left_is_told_so)
+START_TEST(a_process_without_descriptors_gets_that_error)
 {
     muct_xgmi_peer_t *peer;
     uint64_t owner;
@@ -854,7 +854,7 @@ END_TEST
 /* The kernel does so if it lacks memory for the answer (ENOMEM); here the file was
  * opened in a way that has no locks. */
 /* XP-01 */
-START_TEST(a_lock_that_cannot_be_asked_for_says_nothing)
+START_TEST(a_lock_that_cannot_be_queried_proves_nothing)
 {
     char path[512];
     int fd;
@@ -871,7 +871,7 @@ END_TEST
 
 /* All places among the users of a peer belong to other processes */
 /* XP-01 */
-START_TEST(who_cannot_be_looked_at_keeps_its_place)
+START_TEST(a_user_that_cannot_be_inspected_keeps_its_slot)
 {
     pid_t peers_pid, users_pid;
     uint64_t owner, user;
@@ -964,7 +964,7 @@ int main(void)
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, another_copy_in_the_process_leaves_the_page);
     tcase_add_test(tcase, a_forked_child_does_not_live_for_its_parent);
-    tcase_add_test(tcase, a_page_that_cannot_be_read_is_told_with_its_cause);
+    tcase_add_test(tcase, a_page_that_cannot_be_read_is_logged_with_its_cause);
     tcase_add_test(tcase, what_killed_processes_left_is_removed);
     tcase_add_test(tcase, what_a_living_process_has_stays);
     tcase_add_test(tcase, what_may_be_somebodys_stays);
@@ -976,11 +976,11 @@ int main(void)
     tcase_add_test(tcase, page_that_is_locked_is_not_swept);
     tcase_add_loop_test(tcase, page_that_was_swept_is_made_anew, 0, 3);
     tcase_add_test(tcase, page_that_is_being_swept_is_left);
-    tcase_add_test(tcase, who_cannot_be_looked_at_uses_what_it_used);
-    tcase_add_test(tcase, who_cannot_be_looked_at_keeps_its_place);
-    tcase_add_test(tcase, who_has_no_descriptor_left_is_told_so);
-    tcase_add_test(tcase, a_page_longer_than_files_may_be_is_told);
-    tcase_add_test(tcase, a_lock_that_cannot_be_asked_for_says_nothing);
+    tcase_add_test(tcase, a_user_that_cannot_be_inspected_keeps_its_memory);
+    tcase_add_test(tcase, a_user_that_cannot_be_inspected_keeps_its_slot);
+    tcase_add_test(tcase, a_process_without_descriptors_gets_that_error);
+    tcase_add_test(tcase, a_page_longer_than_files_may_be_is_an_error);
+    tcase_add_test(tcase, a_lock_that_cannot_be_queried_proves_nothing);
     tcase_add_test(tcase, threads_that_share_a_peer_leave_it_when_all_have_left);
     tcase_add_test(tcase, slot_under_which_others_copy_is_not_taken_again);
     suite_add_tcase(suite, tcase);

@@ -486,7 +486,7 @@ START_TEST(capture_of_another_thread_and_copies_leave_each_other_alone)
 END_TEST
 
 /* Errors of the runtime for an event or a stream that is involved in a capture. */
-START_TEST(query_that_a_capture_forbids_says_not_yet)
+START_TEST(query_during_a_capture_is_in_progress)
 {
     static const int errors[] = {900, 907};
 
@@ -1227,7 +1227,7 @@ int main(void)
     tcase_set_timeout(tcase, LIMIT_S);
     tcase_add_loop_test(
         tcase, capture_of_another_thread_and_copies_leave_each_other_alone, 0, 12);
-    tcase_add_loop_test(tcase, query_that_a_capture_forbids_says_not_yet, 0, 4);
+    tcase_add_loop_test(tcase, query_during_a_capture_is_in_progress, 0, 4);
     tcase_add_test(tcase, pending_error_stays_the_applications_own);
     tcase_add_test(tcase, launches_leave_no_more_than_a_bounded_rest);
     suite_add_tcase(suite, tcase);

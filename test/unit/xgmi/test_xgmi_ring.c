@@ -363,7 +363,7 @@ static void write_head(uint64_t position, uint32_t length, uint8_t kind)
 enum { IS_MESSAGE = 1, IS_END = 2 };
 
 /* XM-04 */
-START_TEST(what_is_no_message_is_told)
+START_TEST(an_invalid_message_is_reported)
 {
     unsigned kind;
 
@@ -380,7 +380,7 @@ START_TEST(what_is_no_message_is_told)
 END_TEST
 
 /* XM-04 */
-START_TEST(a_message_longer_than_any_is_told)
+START_TEST(an_overlong_message_is_reported)
 {
     static const uint32_t lengths[] = {MUCT_XGMI_RING_MAX_MESSAGE + 1,
                                        MUCT_XGMI_RING_SIZE, INT32_MAX, UINT32_MAX - 70,
@@ -397,7 +397,7 @@ START_TEST(a_message_longer_than_any_is_told)
 END_TEST
 
 /* XM-04 */
-START_TEST(a_message_over_the_end_of_the_ring_is_told)
+START_TEST(a_message_over_the_end_of_the_ring_is_reported)
 {
     const uint64_t start = MUCT_XGMI_RING_SIZE - (2 * LINE);
 
@@ -411,7 +411,7 @@ END_TEST
 
 /* Its first word would lie over the end of the ring. */
 /* XM-04 */
-START_TEST(a_place_where_no_message_begins_is_told)
+START_TEST(an_invalid_start_of_a_message_is_reported)
 {
     atomic_store(&state.head, MUCT_XGMI_RING_SIZE - 1);
     ck_assert(!muct_xgmi_ring_rx_init(&rx, &state, bytes));
@@ -444,7 +444,7 @@ END_TEST
 /* ---- who sleeps ---- */
 
 /* Either side always sees the other one, whichever comes first. */
-START_TEST(who_wants_room_is_told_once)
+START_TEST(a_request_for_room_is_seen_once)
 {
     unsigned count = fill(1000), i;
 
@@ -462,7 +462,7 @@ START_TEST(who_wants_room_is_told_once)
 }
 END_TEST
 
-START_TEST(who_wants_room_after_it_was_given_has_it)
+START_TEST(a_request_after_room_was_made_finds_it)
 {
     (void)fill(1000);
     pop(1000, 0);
@@ -601,13 +601,13 @@ int main(void)
     tcase_add_test(tcase, a_sender_does_not_begin_before_all_was_read);
     tcase_add_test(tcase, a_sender_does_not_begin_where_no_message_can);
     tcase_add_test(tcase, a_receiver_begins_where_the_last_one_ended);
-    tcase_add_test(tcase, what_is_no_message_is_told);
-    tcase_add_test(tcase, a_message_longer_than_any_is_told);
-    tcase_add_test(tcase, a_message_over_the_end_of_the_ring_is_told);
-    tcase_add_test(tcase, a_place_where_no_message_begins_is_told);
+    tcase_add_test(tcase, an_invalid_message_is_reported);
+    tcase_add_test(tcase, an_overlong_message_is_reported);
+    tcase_add_test(tcase, a_message_over_the_end_of_the_ring_is_reported);
+    tcase_add_test(tcase, an_invalid_start_of_a_message_is_reported);
     tcase_add_test(tcase, a_head_that_cannot_be_gives_no_room);
-    tcase_add_test(tcase, who_wants_room_is_told_once);
-    tcase_add_test(tcase, who_wants_room_after_it_was_given_has_it);
+    tcase_add_test(tcase, a_request_for_room_is_seen_once);
+    tcase_add_test(tcase, a_request_after_room_was_made_finds_it);
     tcase_add_test(tcase, two_threads_pass_random_messages);
     tcase_add_test(tcase, a_thread_that_sleeps_for_room_is_woken);
     suite_add_tcase(suite, tcase);

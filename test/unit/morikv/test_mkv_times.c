@@ -136,7 +136,7 @@ START_TEST(done_shows_the_blocks_that_were_exposed)
 }
 END_TEST
 
-START_TEST(a_query_names_its_transfer_and_tells_its_age)
+START_TEST(a_query_has_the_id_and_age_of_its_transfer)
 {
     mkv_xfer_attr_t attr;
 
@@ -170,7 +170,7 @@ END_TEST
 
 /* Loop index: a flush that waits for the puts, and one that need not */
 /* OB-01 */
-START_TEST(a_transfer_tells_when_it_did_what)
+START_TEST(a_transfer_reports_the_times_of_its_steps)
 {
     mkv_xfer_attr_t attr;
 
@@ -199,7 +199,7 @@ END_TEST
 /* An owner that puts for a reader reports times as well. The reader's last byte arrives
  * after the owner's flush */
 /* OB-01 */
-START_TEST(an_owner_tells_when_it_put)
+START_TEST(an_owner_reports_the_times_of_its_puts)
 {
     mkv_xfer_attr_t attr;
 
@@ -406,7 +406,7 @@ static void keep_line(void *arg, mkv_log_level_t level, const char *text)
 
 /* Loop index: the level below is the control */
 /* OB-04 */
-START_TEST(trace_tells_every_step)
+START_TEST(trace_has_every_step)
 {
     static const char *const steps[] = {"exposed", "bound",   "posted", "moved",
                                         "sealed",  "flushed", "ended",  "quiet"};
@@ -434,15 +434,15 @@ int main(void)
 
     tcase_add_test(tcase, a_block_list_comes_with_what_names_its_transfer);
     tcase_add_test(tcase, done_shows_the_blocks_that_were_exposed);
-    tcase_add_test(tcase, a_query_names_its_transfer_and_tells_its_age);
+    tcase_add_test(tcase, a_query_has_the_id_and_age_of_its_transfer);
     tcase_add_test(tcase, an_event_does_not_name_a_transfer_that_was_closed);
-    tcase_add_loop_test(tcase, a_transfer_tells_when_it_did_what, 0, 2);
-    tcase_add_test(tcase, an_owner_tells_when_it_put);
+    tcase_add_loop_test(tcase, a_transfer_reports_the_times_of_its_steps, 0, 2);
+    tcase_add_test(tcase, an_owner_reports_the_times_of_its_puts);
     tcase_add_loop_test(tcase, the_clock_is_read_behind_the_message, 0, 2);
     tcase_add_test(tcase, a_late_transfer_shows_in_the_histogram);
     tcase_add_test(tcase, a_late_poll_shows_in_the_histogram);
     tcase_add_test(tcase, every_time_has_its_bucket);
     tcase_add_loop_test(tcase, a_stream_is_let_go_when_the_transfer_ends, 0, 3);
-    tcase_add_loop_test(tcase, trace_tells_every_step, 0, 2);
+    tcase_add_loop_test(tcase, trace_has_every_step, 0, 2);
     return pair_main("mkv_told", tcase);
 }
