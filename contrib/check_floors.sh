@@ -20,11 +20,7 @@ floors_of() { # PART
 
 # "FROM TO": calls of two files that really need each other, each with its reason.
 # The GPU's page is registered memory, and a registration has that page in its key.
-# A ping-pong is a sweep's measurement, and fills and counts as the sweep does.
-# Options check themselves, and the check names their values.
-known_calls='rdma/memory/rdma_gpu_page.c rdma/memory/rdma_md_mem.c
-kv_perf/pingpong.c kv_perf/sweep.c
-workload/options_check.c workload/options.c'
+known_calls='rdma/memory/rdma_gpu_page.c rdma/memory/rdma_md_mem.c'
 
 # "NAME FILE" of each function with external linkage that one file alone defines: a
 # definition begins in column 1.

@@ -36,7 +36,7 @@ perf_kv_perf_mori_kv_perf_SOURCES = \
 	perf/kv_perf/mori_kv_perf.c \
 	perf/kv_perf/pingpong.c perf/kv_perf/pingpong.h \
 	perf/kv_perf/sweep.c perf/kv_perf/sweep.h \
-	perf/kv_perf/sweep_lists.c
+	perf/kv_perf/sweep_flow.c
 EXTRA_DIST += perf/kv_perf/beside_plain.sh perf/kv_perf/lane_ratios.sh perf/kv_perf/pairs.sh \
 	perf/kv_perf/side_by_side.py
 perf_kv_perf_mori_kv_perf_LDADD = perf/kv_perf/libkvcompute.la perf/kv_perf/libkvrun.la
@@ -63,7 +63,7 @@ contrib/mori_env.1: contrib/mori_env
 	$(AM_V_GEN)$(HELP2MAN) -N -n "print the environment that makes UCX load ucx-mori" \
 		--version-string "mori_env (ucx-mori) $(PACKAGE_VERSION)" -o $@ contrib/mori_env
 contrib/mori_doctor.1: contrib/mori_doctor
-	$(AM_V_GEN)$(HELP2MAN) -N -n "tell what is in the way of ucx-mori on this machine" \
+	$(AM_V_GEN)$(HELP2MAN) -N -n "report what is in the way of ucx-mori on this machine" \
 		-o $@ contrib/mori_doctor
 contrib/mori_prove.1: contrib/mori_prove
 	$(AM_V_GEN)$(HELP2MAN) -N -n "prove which paths of ucx-mori are safe on this machine" \

@@ -25,13 +25,6 @@
 enum { PERF_LARGE_REQUEST = 1 << 20 };
 
 
-static void perf_sweep_idle(void *arg)
-{
-    perf_sweep_t *sweep = arg;
-
-    sweep->ops->progress(sweep->engine);
-}
-
 static bool perf_sweep_is_pingpong(const perf_sweep_t *sweep)
 {
     return sweep->options->scheme == PERF_SCHEME_PINGPONG;
@@ -135,25 +128,6 @@ static void perf_flow_reap(perf_sweep_t *sweep, perf_flow_t *flow, uint64_t *see
     perf_run_going(sweep->run, now_ns);
 }
 
-int perf_flow_post(perf_sweep_t *sweep, perf_flow_t *flow, uint64_t warmup)
-{
-    uint64_t start_ns = perf_clock_ns(), prep_ns = flow->job.prep_ns, post_ns;
-
-    flow->posted_ns[flow->num_posted % sweep->options->pipeline_depth] = start_ns;
-    if (sweep->ops->post(sweep->engine, &flow->job) != 0) {
-        return -1;
-    }
-    if (flow->num_posted++ >= warmup) {
-        post_ns = perf_clock_ns() - start_ns;
-        perf_histogram_add(&sweep->result.post, post_ns);
-        sweep->result.cpu_ns += post_ns;
-        if (flow->job.is_recreate) {
-            perf_histogram_add(&sweep->result.prep, flow->job.prep_ns - prep_ns);
-        }
-    }
-    return 0;
-}
-
 /* How far the first of my flows is in its row. */
 static void perf_sweep_show(const perf_sweep_t *sweep)
 {
@@ -213,49 +187,6 @@ static int perf_sweep_posts(perf_sweep_t *sweep, uint64_t *seen, uint64_t to,
     return 0;
 }
 
-int perf_sweep_each(perf_sweep_t *sweep, bool is_mine,
-                    int (*op)(perf_engine_t *engine, perf_job_t *job))
-{
-    unsigned i;
-
-    for (i = 0; i < sweep->num_flows; ++i) {
-        if ((sweep->flows[i].is_mine == is_mine) &&
-            (op(sweep->engine, &sweep->flows[i].job) != 0)) {
-            return -1;
-        }
-    }
-    return 0;
-}
-
-int perf_sweep_barrier(perf_sweep_t *sweep)
-{
-    return perf_run_barrier(sweep->run, perf_sweep_idle, sweep);
-}
-
-void perf_sweep_account(perf_sweep_t *sweep, uint32_t batch, uint64_t num_iter,
-                        uint64_t warmup)
-{
-    perf_result_t *result = &sweep->result;
-    const perf_flow_t *flow;
-
-    for (flow = sweep->flows; flow < sweep->flows + sweep->num_flows; ++flow) {
-        if (!flow->is_mine) {
-            continue;
-        }
-        result->is_active = 1;
-        result->num_requests += num_iter;
-        result->num_descs += num_iter * batch;
-        result->num_merged += num_iter * flow->job.num_merged;
-        result->bytes += num_iter * batch * result->block_size;
-        /* calls of the warm-up are as many a post */
-        result->num_ucp_calls +=
-            flow->job.num_ucp_calls * num_iter / (num_iter + warmup);
-        if (!flow->job.is_recreate) {
-            perf_histogram_add(&result->prep, flow->job.prep_ns);
-        }
-    }
-}
-
 /* When my flows had moved all. */
 static void perf_sweep_ends(perf_sweep_t *sweep, uint64_t start_ns)
 {
@@ -306,46 +237,6 @@ static int perf_sweep_measure(perf_sweep_t *sweep, uint32_t batch, uint64_t num_
 }
 
 /* ---- Checking -------------------------------------------------------------------- */
-
-static uint64_t *perf_flow_keys(const perf_flow_t *flow, uint32_t batch, uint64_t round)
-{
-    uint64_t *keys = malloc(batch * sizeof(*keys));
-    uint32_t i;
-
-    for (i = 0; (keys != NULL) && (i < batch); ++i) {
-        keys[i] = ((uint64_t)(flow->number + 1) << 56) + (round << 32) + i;
-    }
-    if (keys == NULL) {
-        perf_error("no memory to check %u blocks", batch);
-    }
-    return keys;
-}
-
-int perf_sweep_fill(perf_sweep_t *sweep, perf_pool_t *pool, uint32_t batch,
-                    uint64_t round, bool is_source)
-{
-    const perf_flow_t *flow;
-    uint64_t *keys;
-    int ret = 0;
-
-    for (flow = sweep->flows; (ret == 0) && (flow < sweep->flows + sweep->num_flows);
-         ++flow) {
-        if (flow->is_source != is_source) {
-            continue;
-        }
-        keys = perf_flow_keys(flow, batch, round);
-        if (keys == NULL) {
-            return -1;
-        }
-        if (is_source) {
-            ret = perf_pool_fill(pool, flow->local, keys, batch);
-        } else {
-            perf_pool_expect(pool, flow->local, keys, batch);
-        }
-        free(keys);
-    }
-    return ret;
-}
 
 /* Each flow once. */
 static int perf_sweep_move_checked(perf_sweep_t *sweep, perf_pool_t *pool,

@@ -96,6 +96,9 @@ int perf_flow_post(perf_sweep_t *sweep, perf_flow_t *flow, uint64_t warmup);
 int perf_sweep_each(perf_sweep_t *sweep, bool is_mine,
                     int (*op)(perf_engine_t *engine, perf_job_t *job));
 
+/** Make progress while the process waits for others. @param [in] arg  The sweep. */
+void perf_sweep_idle(void *arg);
+
 /** Wait until all processes are here. @return 0, or -1 after @ref perf_error. */
 int perf_sweep_barrier(perf_sweep_t *sweep);
 

@@ -85,7 +85,7 @@ static int perf_options_check_together(const perf_options_t *options)
                    "--model with them");
     } else if ((options->model != NULL) && (options->api != PERF_API_MKV)) {
         perf_error("--api %s only sweeps; expected mkv with --model %s",
-                   perf_api_name(options->api), options->model);
+                   (options->api == PERF_API_UCP) ? "ucp" : "ucp_sgl", options->model);
     } else if ((options->model != NULL) &&
                ((options->num_target_dev > 1) ||
                 (options->scheme != PERF_SCHEME_PAIRWISE))) {
@@ -97,7 +97,7 @@ static int perf_options_check_together(const perf_options_t *options)
                    "expected WRITE, or --api ucp");
     } else if ((options->api == PERF_API_MKV) &&
                (options->error_mode == PERF_ERROR_MODE_NONE)) {
-        perf_error("--error_mode none with --api mkv: libmorikv's endpoints tell of a "
+        perf_error("--error_mode none with --api mkv: libmorikv's endpoints report a "
                    "peer's failure; expected peer, or --api ucp");
     } else if ((options->scheme == PERF_SCHEME_PAIRWISE) &&
                (options->num_target_dev > 1)) {
