@@ -78,8 +78,8 @@ class MoriIO:
         )
         return [self.engine.get_engine_desc().pack().hex(), self.memory.pack().hex()]
 
-    def connect(self, told: list[str]) -> None:
-        there, remote = map(bytes.fromhex, told)
+    def connect(self, lines: list[str]) -> None:
+        there, remote = map(bytes.fromhex, lines)
         self.engine.register_remote_engine(self.api.EngineDesc.unpack(there))
         self.session = self.engine.create_session(self.memory, self.api.MemoryDesc.unpack(remote))
 
@@ -116,9 +116,9 @@ class Nixl:
         self.agent.register_memory([(address, size, 0, "")], self.kind)
         return [self.agent.get_agent_metadata().hex(), str(address)]
 
-    def connect(self, told: list[str]) -> None:
-        name = self.agent.add_remote_agent(bytes.fromhex(told[0]))
-        self.peer, self.base = name.decode() if isinstance(name, bytes) else name, int(told[1])
+    def connect(self, lines: list[str]) -> None:
+        name = self.agent.add_remote_agent(bytes.fromhex(lines[0]))
+        self.peer, self.base = name.decode() if isinstance(name, bytes) else name, int(lines[1])
 
     def rows(self, lists: Lists) -> Iterator[Row]:
         import numpy
@@ -170,8 +170,8 @@ def open_side(by: str, key: str, size: int) -> tuple[Any, list[str], Any]:
 
 
 def target(by: str, size: int) -> None:
-    _engine, told, _keep = open_side(by, "target", size)
-    print("told", *told, flush=True)
+    _engine, lines, _keep = open_side(by, "target", size)
+    print("lines", *lines, flush=True)
     sys.stdin.read()  # until the other one is through
     os._exit(0)  # NIXL's wheel has a libnl that crashes in its exit handlers
 
@@ -211,9 +211,9 @@ def measure_pack(lists: Lists) -> None:
         print(f"pack  {name:9} {figures(times)}")
 
 
-def told_by(other: Any) -> list[str]:
+def lines_of(other: Any) -> list[str]:
     for line in other.stdout:  # UCX may log there, too
-        if line.startswith("told "):
+        if line.startswith("lines "):
             return line.split()[1:]
     raise RuntimeError("the target has ended")
 
@@ -224,8 +224,8 @@ def main(by: str, pieces: int, length: int) -> None:
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as other:
-        engine, _told, _keep = open_side(by, "initiator", size)
-        engine.connect(told_by(other))
+        engine, _lines, _keep = open_side(by, "initiator", size)
+        engine.connect(lines_of(other))
         lists = Lists(pieces, length)
         print(f"{pieces} pieces of {length} bytes by {by}; ns a piece")
         print("mode  given as   call min    median  done min    median")

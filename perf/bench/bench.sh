@@ -254,7 +254,7 @@ notify_instructions() { # STEP [OBJECTS] [PROGRAM]
 
     case $1 in
     launch) trigger=--dump-before=hipMemcpyAsync ;;
-    tell) trigger=--dump-after=ucp_am_send_nbx ;;
+    send) trigger=--dump-after=ucp_am_send_nbx ;;
     esac
     mapfile -t files < <(grep -lF -e "Trigger: $trigger" "$work/${3:-notify}".out.* 2>/dev/null)
     [ ${#files[@]} -gt 0 ] || { echo "-"; return; }
@@ -271,7 +271,7 @@ notified() {
     echo
     echo "| one block and the word of it | instructions | libmorikv | UCX | mori_xgmi | C library | UCP alone: UCX | mori_xgmi | C library |"
     echo "|---|---|---|---|---|---|---|---|---|"
-    for step in launch beside tell told hear idle; do
+    for step in launch beside send sent receive idle; do
         echo "| $step | $(notify_instructions "$step" .) | $(notify_instructions "$step" libmorikv)" \
             "| $(notify_instructions "$step" "$ucx") | $(notify_instructions "$step" mori-core)" \
             "| $(notify_instructions "$step" /libc.so)" \
@@ -355,7 +355,7 @@ figures() {
     echo "cut.xgmi $(cut_instructions mori-core)"
     export UCX_TLS=mori_xgmi,posix UCX_POSIX_ERROR_HANDLING=y
     counted_notify notify
-    for step in launch beside tell hear idle; do
+    for step in launch beside send receive idle; do
         echo "notify.$step $(notify_instructions $step)"
     done
     export UCX_TLS=tcp

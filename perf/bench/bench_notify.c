@@ -48,9 +48,9 @@ static int bench_launch(bench_t *bench)
 static void bench_send_notice(bench_t *bench)
 {
     while (mkv_xfer_status(bench->xfers[0], NULL) == MKV_INPROGRESS) {
-        bench_step_toggle(bench->counted, BENCH_TOLD);
+        bench_step_toggle(bench->counted, BENCH_SENT);
         mkv_progress(bench->sides[0].ctx);
-        bench_step_toggle(bench->counted, BENCH_TOLD);
+        bench_step_toggle(bench->counted, BENCH_SENT);
     }
 }
 
@@ -60,10 +60,10 @@ static void bench_wait_notice(bench_t *bench)
     size_t num = 0;
 
     while (num == 0) {
-        bench_step_toggle(bench->counted, BENCH_HEAR);
+        bench_step_toggle(bench->counted, BENCH_RECEIVE);
         mkv_progress(bench->sides[1].ctx);
         mkv_poll(bench->sides[1].ctx, &event, sizeof(event), 1, &num);
-        bench_step_toggle(bench->counted, BENCH_HEAR);
+        bench_step_toggle(bench->counted, BENCH_RECEIVE);
     }
 }
 
@@ -106,9 +106,9 @@ static int bench_round(void *arg)
     }
     bench_step_dump(bench->counted, BENCH_BESIDE);
     bench_send_notice(bench);
-    bench_step_dump(bench->counted, BENCH_TOLD);
+    bench_step_dump(bench->counted, BENCH_SENT);
     bench_wait_notice(bench);
-    bench_step_dump(bench->counted, BENCH_HEAR);
+    bench_step_dump(bench->counted, BENCH_RECEIVE);
     bench_idle(bench);
     bench_step_dump(bench->counted, BENCH_IDLE);
     return bench_close(bench);

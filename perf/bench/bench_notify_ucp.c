@@ -19,7 +19,7 @@ typedef struct bench {
     bench_raw_t raw;
     char *base;
     bench_step_t counted;
-    bool is_told, is_heard;
+    bool is_sent, is_received;
     ucs_status_t status;
 } bench_t;
 
@@ -42,7 +42,7 @@ static ucs_status_t bench_notice_cb(void *arg, const void *header, size_t header
     (void)data;
     (void)length;
     (void)param;
-    bench->is_heard = true;
+    bench->is_received = true;
     return UCS_OK;
 }
 
@@ -60,7 +60,7 @@ static void bench_flushed(void *request, ucs_status_t status, void *user_data)
         ucp_request_free(sent); /* receive it, or the next round does not end */
     }
     bench->status = UCS_PTR_IS_ERR(sent) ? UCS_PTR_STATUS(sent) : status;
-    bench->is_told = true;
+    bench->is_sent = true;
     ucp_request_free(request);
 }
 
@@ -74,7 +74,7 @@ static int bench_launch(bench_t *bench)
                                        .user_data = bench};
     ucs_status_ptr_t request;
 
-    bench->is_told = bench->is_heard = false;
+    bench->is_sent = bench->is_received = false;
     bench_step_toggle(bench->counted, BENCH_BESIDE);
     request =
         ucp_put_nbx(bench->raw.ep, bench->base, BENCH_BYTES,
@@ -101,22 +101,22 @@ static int bench_round(void *arg)
     if (bench_launch(bench) != 0) {
         return -1;
     }
-    bench_step_toggle(bench->counted, BENCH_TOLD);
-    while (!bench->is_told) {
+    bench_step_toggle(bench->counted, BENCH_SENT);
+    while (!bench->is_sent) {
         ucp_worker_progress(bench->raw.workers[0]);
     }
-    bench_step_toggle(bench->counted, BENCH_TOLD);
-    bench_step_dump(bench->counted, BENCH_TOLD);
+    bench_step_toggle(bench->counted, BENCH_SENT);
+    bench_step_dump(bench->counted, BENCH_SENT);
     if (bench_check(bench->status, "a flush or a message") != 0) {
         return -1;
     }
 
-    bench_step_toggle(bench->counted, BENCH_HEAR);
-    while (!bench->is_heard) {
+    bench_step_toggle(bench->counted, BENCH_RECEIVE);
+    while (!bench->is_received) {
         ucp_worker_progress(bench->raw.workers[1]);
     }
-    bench_step_toggle(bench->counted, BENCH_HEAR);
-    bench_step_dump(bench->counted, BENCH_HEAR);
+    bench_step_toggle(bench->counted, BENCH_RECEIVE);
+    bench_step_dump(bench->counted, BENCH_RECEIVE);
 
     bench_step_toggle(bench->counted, BENCH_IDLE);
     ucp_worker_progress(bench->raw.workers[1]);

@@ -7,7 +7,7 @@
  * @file
  * Steps of a put and its notification. A round counts one step, in a separate dump
  * under callgrind. bench.sh splits two further steps by a dump within them: at the
- * start of the copy ("launch" until there) and at the sending of the message ("tell").
+ * start of the copy ("launch" until there) and at the sending of the message ("send").
  */
 
 #include "perf/bench/bench_callgrind.h"
@@ -17,10 +17,10 @@
 enum { BENCH_BYTES = 4096, BENCH_ROUNDS = 20, BENCH_WARMUP = 3 };
 
 typedef enum bench_step {
-    BENCH_BESIDE, /**< The post, and the call of progress that starts the copy */
-    BENCH_TOLD,   /**< Progress of the source until it is done with the message */
-    BENCH_HEAR,   /**< Progress of the destination until it gets the event */
-    BENCH_IDLE,   /**< A call of progress at the destination that finds nothing */
+    BENCH_BESIDE,  /**< The post, and the call of progress that starts the copy */
+    BENCH_SENT,    /**< Progress of the source until it is done with the message */
+    BENCH_RECEIVE, /**< Progress of the destination until it gets the event */
+    BENCH_IDLE,    /**< A call of progress at the destination that finds nothing */
     BENCH_NUM_STEPS
 } bench_step_t;
 
@@ -36,7 +36,7 @@ static inline void bench_step_toggle(bench_step_t counted, bench_step_t step)
 /** The step is over in this round. */
 static inline void bench_step_dump(bench_step_t counted, bench_step_t step)
 {
-    static const char *const names[BENCH_NUM_STEPS] = {"beside", "told", "hear",
+    static const char *const names[BENCH_NUM_STEPS] = {"beside", "sent", "receive",
                                                        "idle"};
 
     if (counted == step) {

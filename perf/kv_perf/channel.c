@@ -204,7 +204,7 @@ static int perf_channel_try(const perf_channel_place_t *place)
 
 static int perf_channel_connect(const perf_channel_place_t *place, uint32_t timeout_s)
 {
-    uint64_t start = perf_clock_ns(), told = start + UINT64_C(1000000000);
+    uint64_t start = perf_clock_ns(), note_ns = start + UINT64_C(1000000000);
     int fd;
 
     while ((fd = perf_channel_try(place)) < 0) {
@@ -216,10 +216,10 @@ static int perf_channel_connect(const perf_channel_place_t *place, uint32_t time
         if (perf_is_interrupted) {
             return -1;
         }
-        if (perf_clock_ns() > told) {
+        if (perf_clock_ns() > note_ns) {
             perf_note("decode is not at --peer '%s' yet: %m; trying for %u s",
                       place->where, timeout_s);
-            told = UINT64_MAX;
+            note_ns = UINT64_MAX;
         }
         usleep(50000); /* the other side may start later */
     }

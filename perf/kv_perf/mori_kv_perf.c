@@ -91,7 +91,8 @@ static int perf_run_with_report(perf_run_t *run, int argc, char **argv)
     }
     perf_progress_clear();
     if (perf_is_interrupted) {
-        fprintf(stderr, "mori_kv_perf: interrupted; %u rows are complete as told\n",
+        fprintf(stderr,
+                "mori_kv_perf: interrupted; %u complete rows are in the output\n",
                 report.num_rows);
     }
     if (perf_report_close(&report) != 0) {

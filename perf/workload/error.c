@@ -12,7 +12,7 @@
 static struct {
     char prefix[64];
     char error[512];
-    bool (*is_told)(void *arg);
+    bool (*was_printed)(void *arg);
     void *arg;
     bool is_silent;
 } perf_message = {.prefix = "mori_kv_perf"};
@@ -23,9 +23,9 @@ void perf_message_prefix(const char *prefix)
     snprintf(perf_message.prefix, sizeof(perf_message.prefix), "%s", prefix);
 }
 
-void perf_message_first_only(bool (*is_told)(void *arg), void *arg)
+void perf_message_first_only(bool (*was_printed)(void *arg), void *arg)
 {
-    perf_message.is_told = is_told;
+    perf_message.was_printed = was_printed;
     perf_message.arg = arg;
 }
 
@@ -49,9 +49,9 @@ void perf_error(const char *format, ...)
     if (perf_is_interrupted || perf_message.is_silent) {
         return;
     }
-    if (perf_message.is_told != NULL) {
+    if (perf_message.was_printed != NULL) {
         perf_message.is_silent = true; /* later errors are consequences */
-        if (perf_message.is_told(perf_message.arg)) {
+        if (perf_message.was_printed(perf_message.arg)) {
             return;
         }
     }

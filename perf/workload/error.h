@@ -29,11 +29,11 @@ const char *perf_last_error(void);
  * Print only the first error of all processes of a run: it is the cause, the others
  * follow from it.
  *
- * @param [in] is_told  Called before the first error of this process is printed:
+ * @param [in] was_printed  Called before the first error of this process is printed:
  * returns whether another process has printed its own, and records that this one prints
  * now.
  */
-void perf_message_first_only(bool (*is_told)(void *arg), void *arg);
+void perf_message_first_only(bool (*was_printed)(void *arg), void *arg);
 
 /** Print no further error: the other process has printed the cause. */
 void perf_message_silence(void);

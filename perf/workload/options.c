@@ -36,7 +36,7 @@ typedef enum perf_group {
 } perf_group_t;
 
 static const char *const perf_group_names[] = {
-    [PERF_GROUP_BOTH] = "What is moved, and what is told of it:",
+    [PERF_GROUP_BOTH] = "Data to move, and what is reported:",
     [PERF_GROUP_MODEL] = "Requests of a model:",
     [PERF_GROUP_SWEEP] = "Sweeps of block and batch sizes, without --model:",
     [PERF_GROUP_WHERE] = "Where it is moved:",
@@ -132,7 +132,7 @@ static const perf_option_t perf_option_rows[] = {
      "prepare every request anew instead of reusing the first's plan"},
     {"error_mode", "peer|none", PERF_GROUP_SWEEP, PERF_VALUE_NAME,
      PERF_FIELD(error_mode), 0, 0, perf_error_mode_names,
-     "with --api ucp and ucp_sgl: endpoints that tell of a peer's failure (peer), as NIXL's, or do not (none), as MPI's, which lanes of UCX's need that cannot tell [peer]"},
+     "with --api ucp and ucp_sgl: endpoints that report a peer's failure (peer), as NIXL's, or do not (none), as MPI's; UCX lanes without error reports need none [peer]"},
     {"randomize_location_mode", "none|blockaligned", PERF_GROUP_SWEEP, PERF_VALUE_NAME,
      PERF_FIELD(location), 0, 0, perf_location_names,
      "blocks back to back (none) or scattered over the buffer on both sides (blockaligned) [blockaligned]"},
@@ -163,7 +163,7 @@ static const perf_option_t perf_option_rows[] = {
      "print all columns, up to 200 characters a line, instead of those that fit 100"},
     {"progress", NULL, PERF_GROUP_BOTH, PERF_VALUE_FLAG, PERF_FIELD(is_progress), 0, 0,
      NULL,
-     "tell rate and time left each second on standard error, also without a terminal"},
+     "print rate and time left each second on standard error, also without a terminal"},
     {"initiator_seg_type", "DRAM|SHM|VRAM|auto", PERF_GROUP_WHERE, PERF_VALUE_NAME,
      PERF_FIELD(initiator_segment), 0, 0, perf_segment_names,
      "memory of prefill: DRAM, SHM (DRAM that others may map), VRAM (GPU), or auto: VRAM where an AMD GPU is [auto]"},
@@ -171,7 +171,7 @@ static const perf_option_t perf_option_rows[] = {
      PERF_FIELD(target_segment), 0, 0, perf_segment_names, "memory of decode [auto]"},
     {"memory_type", "rocm|cuda", PERF_GROUP_WHERE, PERF_VALUE_NAME,
      PERF_FIELD(gpu_type), 0, 0, perf_gpu_type_names,
-     "what UCX is told that VRAM is: rocm, or cuda for UCX's own lanes where NVIDIA's GPUs stand in [rocm]"},
+     "UCX memory type of VRAM: rocm, or cuda for UCX's own lanes where NVIDIA's GPUs stand in [rocm]"},
     {"initiator_dev", "N", PERF_GROUP_WHERE, PERF_VALUE_U32, PERF_FIELD(initiator_dev),
      0, 255, NULL, "GPU of prefill, the only one it sees [0]"},
     {"target_dev", "N", PERF_GROUP_WHERE, PERF_VALUE_U32, PERF_FIELD(target_dev), 0,
@@ -200,7 +200,7 @@ enum { PERF_KEY_USAGE = 256, PERF_KEY_ROW };
 
 typedef struct perf_parse {
     perf_options_t *options;
-    bool is_told; /* the reason to stop was printed */
+    bool is_reported; /* the reason to stop was printed */
 } perf_parse_t;
 
 
@@ -330,23 +330,23 @@ static error_t perf_options_key(int key, char *arg, struct argp_state *state)
     case 'h':
         argp_help(state->root_argp, stdout,
                   ARGP_HELP_SHORT_USAGE | ARGP_HELP_LONG | ARGP_HELP_DOC, name);
-        parse->is_told = true;
+        parse->is_reported = true;
         return ECANCELED;
     case PERF_KEY_USAGE:
         argp_help(state->root_argp, stdout, ARGP_HELP_USAGE, name);
-        parse->is_told = true;
+        parse->is_reported = true;
         return ECANCELED;
     case 'V':
         printf("mori_kv_perf %s\n", PACKAGE_VERSION);
-        parse->is_told = true;
+        parse->is_reported = true;
         return ECANCELED;
     case ARGP_KEY_ARG:
         perf_error("'%s' is not an option; expected --OPTION VALUE, see --help", arg);
-        parse->is_told = true;
+        parse->is_reported = true;
         return EINVAL;
     case ARGP_KEY_ERROR:
         word = state->argv[(state->next > 1) ? state->next - 1 : 0];
-        if (!parse->is_told) {
+        if (!parse->is_reported) {
             perf_error("%s: '%s'; see --help",
                        perf_option_is_known(word)
                            ? "there is no value for the last option"
@@ -361,9 +361,9 @@ static error_t perf_options_key(int key, char *arg, struct argp_state *state)
         }
         parse->options->groups[perf_option_rows[key - PERF_KEY_ROW].group] =
             perf_option_rows[key - PERF_KEY_ROW].name;
-        parse->is_told = perf_option_set(&perf_option_rows[key - PERF_KEY_ROW], arg,
-                                         parse->options) != 0;
-        return parse->is_told ? EINVAL : 0;
+        parse->is_reported = perf_option_set(&perf_option_rows[key - PERF_KEY_ROW], arg,
+                                             parse->options) != 0;
+        return parse->is_reported ? EINVAL : 0;
     }
 }
 

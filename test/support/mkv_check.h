@@ -22,8 +22,8 @@
  */
 static inline void mkv_check_mark(const char *file, unsigned line)
 {
-    static atomic_uint told[1024];
-    atomic_uint *last = &told[line % 1024];
+    static atomic_uint marked[1024];
+    atomic_uint *last = &marked[line % 1024];
 
     if (atomic_load_explicit(last, memory_order_relaxed) != line) {
         atomic_store_explicit(last, line, memory_order_relaxed);
