@@ -25,7 +25,8 @@ static kfd_config_t kfd_the_config;
 static pthread_once_t kfd_config_once = PTHREAD_ONCE_INIT;
 
 /* Each line is a single write(2), so that lines of several processes stay whole. */
-static void kfd_print(const char *format, va_list ap)
+static __attribute__((format(printf, 1, 0))) void kfd_print(const char *format,
+                                                            va_list ap)
 {
     char line[512];
     int length;
