@@ -203,8 +203,8 @@ typedef struct mkv_open_params {
                            than 63 bytes are cut, and end in "~" and a hash */
     mkv_topology_t topology;
     uint32_t page_tokens;    /**< Compared with the peer's if both are non-zero */
-    uint32_t dtype;          /**< Caller's tag, compared the same way */
-    uint32_t total_kv_heads; /**< Over all TP ranks, compared the same way */
+    uint32_t dtype;          /**< Caller's tag, compared likewise */
+    uint32_t total_kv_heads; /**< Of all TP ranks together, compared likewise */
     uint32_t reserved;       /**< 0 */
     uint64_t model;          /**< Fingerprint of the model, compared the same way */
 
@@ -841,13 +841,13 @@ enum {
     MKV_SEL_COMPONENTS = 1 << 0,
     MKV_SEL_LAYERS = 1 << 1,
     MKV_SEL_POSITIONS = 1 << 2,
-    MKV_SEL_TELL = 1 << 3 /**< Report this post while the transfer runs */
+    MKV_SEL_NOTIFY = 1 << 3 /**< Report this post while the transfer runs */
 };
 
 /**
  * Part of a plan; a field that is set but empty selects nothing.
  *
- * With MKV_SEL_TELL both sides get an event for this post alone, with a number chosen
+ * With MKV_SEL_NOTIFY both sides get an event for this post alone, with a number chosen
  * here: a layer, or a chunk of a prefill. The source of a WRITE gets MKV_EV_LOCAL_DONE
  * when its blocks are not read for this post any more. The destination of either mode
  * gets MKV_EV_ARRIVED when the bytes have arrived. The first event costs nothing. The
@@ -863,7 +863,7 @@ typedef struct mkv_sel {
         layer_hi;            /**< [lo, hi), of layers that this side has regions of */
     uint32_t pos_lo, pos_hi; /**< [lo, hi) of each component's positions; needs
                                   MKV_PLAN_KEEP_ORDER */
-    uint32_t tell;           /**< Value of the events of this post */
+    uint32_t notify;         /**< Value of the events of this post */
     uint32_t reserved_end;   /**< 0 */
 } mkv_sel_t;
 
@@ -1203,11 +1203,11 @@ typedef enum mkv_event_type {
     MKV_EV_LEG, /**< A transfer of several legs: one has ended. Each once, before the
                      transfer's terminal event: leg, peer, status (MKV_OK: complete, or
                      its error), text; see mkv_xfer_query_leg() */
-    MKV_EV_LOCAL_DONE, /**< WRITE, source: a post with MKV_SEL_TELL does not read this
+    MKV_EV_LOCAL_DONE, /**< WRITE, source: a post with MKV_SEL_NOTIFY does not read this
                           side's blocks any more, though it may not have arrived: leg,
                           peer, value = mkv_sel_t's. Other posts and transfers may still
                           read the blocks before QUIET */
-    MKV_EV_ARRIVED /**< Destination: the bytes of a post with MKV_SEL_TELL have arrived:
+    MKV_EV_ARRIVED /**< Destination: the bytes of a post with MKV_SEL_NOTIFY are there:
                       leg, peer, value = mkv_sel_t's. Visibility is as after DONE. Comes
                       before DONE, in no order among posts, and never after an error.
                       Only DONE proves the bytes against a peer that lies */
@@ -1237,8 +1237,8 @@ typedef struct mkv_event {
                        NULL if not about one, or closed meanwhile */
 } mkv_event_t;
 
-/** Move everything that can move now; option PROGRESS_THREADS has threads do it.
- *  @return Number of things that happened. */
+/** Move everything that can move now; threads call it with option PROGRESS_THREADS.
+ *  @return Number of steps that were made. */
 unsigned mkv_progress(mkv_ctx_t *ctx);
 
 /**

@@ -342,8 +342,8 @@ unsigned mkv_op_give(mkv_op_t *op)
         if (num > 1) {
             mkv_op_give_list(op, num);
         } else {
-            mkv_op_give_piece(op, (use == MKV_LIST_USE_ASK) ? mkv_op_rmem(op, op->next)
-                                                            : NULL);
+            mkv_op_give_piece(
+                op, (use == MKV_LIST_USE_PROBE) ? mkv_op_rmem(op, op->next) : NULL);
         }
         ++num_calls;
     }

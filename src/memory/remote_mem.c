@@ -271,10 +271,10 @@ static mkv_status_t mkv_remote_extend(mkv_remote_t *remote, const mkv_blob_info_
     uint32_t i;
 
     if (info->since > remote->epoch) {
-        return mkv_error(&remote->ctx->log, MKV_ERR_PROTOCOL,
-                         "it tells what is new since epoch %llu, and %llu is known",
-                         (unsigned long long)info->since,
-                         (unsigned long long)remote->epoch);
+        return mkv_error(
+            &remote->ctx->log, MKV_ERR_PROTOCOL,
+            "the regions continue epoch %llu, but the latest received epoch is %llu",
+            (unsigned long long)info->since, (unsigned long long)remote->epoch);
     }
     status = mkv_remote_unpack(remote, info);
     mkv_remote_mark_current(remote, info);

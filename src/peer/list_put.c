@@ -34,7 +34,8 @@ mkv_list_use_t mkv_peer_list_use(mkv_peer_t *peer, ucs_memory_type_t local,
         !mkv_peer_needs_list_query(peer, local, rmem->type)) {
         return MKV_LIST_USE_FULL;
     }
-    return (rmem->lists == MKV_RMEM_LISTS_NONE) ? MKV_LIST_USE_NONE : MKV_LIST_USE_ASK;
+    return (rmem->lists == MKV_RMEM_LISTS_NONE) ? MKV_LIST_USE_NONE
+                                                : MKV_LIST_USE_PROBE;
 }
 
 void mkv_peer_note_list_support(mkv_peer_t *peer, mkv_rmem_t *rmem, void *request)

@@ -43,7 +43,7 @@ typedef enum mkv_list_end {
 /** Way to give puts to a peer's memory to UCX. */
 typedef enum mkv_list_use {
     MKV_LIST_USE_NONE,
-    MKV_LIST_USE_ASK, /**< First a single put, with UCP_OP_ATTR_FLAG_NO_IMM_CMPL */
+    MKV_LIST_USE_PROBE, /**< First a single put, with UCP_OP_ATTR_FLAG_NO_IMM_CMPL */
     MKV_LIST_USE_FULL
 } mkv_list_use_t;
 

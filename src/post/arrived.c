@@ -8,7 +8,7 @@
 
 void mkv_post_arrived(mkv_post_t *post)
 {
-    mkv_msg_t msg = {.type = MKV_MSG_ARRIVED, .value = post->sel.tell};
+    mkv_msg_t msg = {.type = MKV_MSG_ARRIVED, .value = post->sel.notify};
 
     if (post->is_push) {
         mkv_push_arrived(post);

@@ -444,7 +444,7 @@ static bool mkv_post_issue(mkv_post_t *post)
         use = mkv_post_list_use(post, pair);
         goes_on = (use == MKV_LIST_USE_FULL)
                       ? mkv_post_issue_list(post, pair)
-                      : mkv_post_issue_pair(post, use == MKV_LIST_USE_ASK);
+                      : mkv_post_issue_pair(post, use == MKV_LIST_USE_PROBE);
     }
     return mkv_post_is_at_end(post);
 }
@@ -458,7 +458,7 @@ static bool mkv_post_check_gate(mkv_post_t *post)
         (mkv_gate_value(post->plan->ctx, post->gate.id) >= post->gate.value)) {
         post->gate_state = MKV_GATE_OPEN;
     }
-    if (post->gate_state != MKV_GATE_ASK) {
+    if (post->gate_state != MKV_GATE_CHECK) {
         return post->gate_state == MKV_GATE_OPEN;
     }
 

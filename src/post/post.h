@@ -16,7 +16,7 @@
 
 typedef enum mkv_gate_state {
     MKV_GATE_OPEN,
-    MKV_GATE_ASK,
+    MKV_GATE_CHECK,
     MKV_GATE_WAIT
 } mkv_gate_state_t;
 
@@ -36,14 +36,14 @@ typedef struct mkv_post {
     mkv_gate_t gate;
     mkv_gate_state_t gate_state;
 
-    mkv_cursor_t at;          /**< Next piece to give to UCX */
-    uint32_t serial;          /**< READ, pulled: serial in PULL */
-    bool is_push;             /**< READ, owner's: the reader waits for PULLED */
-    bool has_pieces;          /**< Some pieces went as single calls, not in a list */
-    bool is_by_get;           /**< READ: does not fit into a PULL */
-    uint64_t pull_bytes;      /**< READ, pulled: bytes of the whole post */
-    bool must_repeat;         /**< A list was refused: once more, piece by piece */
-    uint64_t num_elements;    /**< Elements of the whole post */
+    mkv_cursor_t at;       /**< Next piece to give to UCX */
+    uint32_t serial;       /**< READ, pulled: serial in PULL */
+    bool is_push;          /**< READ by the owner's puts; the reader waits for PULLED */
+    bool has_pieces;       /**< Some pieces went as single calls, not in a list */
+    bool is_by_get;        /**< READ: does not fit into a PULL */
+    uint64_t pull_bytes;   /**< READ, pulled: bytes of the whole post */
+    bool must_repeat;      /**< A list was refused: once more, piece by piece */
+    uint64_t num_elements; /**< Elements of the whole post */
     uint64_t elements, bytes; /**< Given to UCX so far */
     uint64_t num_inflight;    /**< UCX calls */
     uint64_t call_bytes;      /**< Average bytes of a call in flight */

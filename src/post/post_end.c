@@ -51,7 +51,7 @@ void mkv_post_free(mkv_post_t *post)
 {
     mkv_ctx_t *ctx = post->plan->ctx;
 
-    if (post->gate_state == MKV_GATE_ASK) {
+    if (post->gate_state == MKV_GATE_CHECK) {
         --ctx->num_asking_gates;
     }
     mkv_list_cache_put(ctx, &post->lists);
@@ -111,9 +111,9 @@ static bool mkv_post_notify(const mkv_post_t *post)
     if (post->is_push) {
         return true;
     }
-    if (post->sel.fields & MKV_SEL_TELL) {
+    if (post->sel.fields & MKV_SEL_NOTIFY) {
         mkv_leg_notify(post->leg, is_source ? MKV_EV_LOCAL_DONE : MKV_EV_ARRIVED,
-                       post->sel.tell);
+                       post->sel.notify);
         return is_source && !mkv_leg_is_over(post->leg);
     }
     return false;

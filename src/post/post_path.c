@@ -12,7 +12,7 @@ void mkv_calls_note(const mkv_calls_t *calls, void *request)
     mkv_path_note(calls->post->leg->peer, &key, request);
     if ((key.kind == MKV_CALL_PUT) &&
         (mkv_peer_list_use(calls->post->leg->peer, key.local, pair->rmem) ==
-         MKV_LIST_USE_ASK)) {
+         MKV_LIST_USE_PROBE)) {
         mkv_peer_note_list_support(calls->post->leg->peer, pair->rmem, request);
     }
 }

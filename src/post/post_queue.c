@@ -93,7 +93,7 @@ static void mkv_post_set_gate(mkv_post_t *post, const mkv_gate_t *gate)
         return;
     }
     post->gate = *gate;
-    post->gate_state = (gate->ready != NULL) ? MKV_GATE_ASK : MKV_GATE_WAIT;
+    post->gate_state = (gate->ready != NULL) ? MKV_GATE_CHECK : MKV_GATE_WAIT;
     (void)mkv_gates_take(post->plan->ctx); /* the gate may have been signalled before */
     post->plan->ctx->num_asking_gates += (gate->ready != NULL);
 }

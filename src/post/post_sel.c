@@ -5,7 +5,8 @@
 #include "post/post_cursor.h"
 
 #define MKV_SEL_ALL                                                                    \
-    ((uint32_t)(MKV_SEL_COMPONENTS | MKV_SEL_LAYERS | MKV_SEL_POSITIONS | MKV_SEL_TELL))
+    ((uint32_t)(MKV_SEL_COMPONENTS | MKV_SEL_LAYERS | MKV_SEL_POSITIONS |              \
+                MKV_SEL_NOTIFY))
 
 /* A single wrong field is easily passed, and would move nothing */
 static mkv_status_t mkv_post_check_layers(const mkv_plan_t *plan, const mkv_sel_t *sel)
@@ -34,14 +35,14 @@ static mkv_status_t mkv_post_check_fields(const mkv_log_t *log, const mkv_sel_t 
     if ((!(sel->fields & MKV_SEL_COMPONENTS) && (sel->component_mask != 0)) ||
         (!(sel->fields & MKV_SEL_LAYERS) && ((sel->layer_lo | sel->layer_hi) != 0)) ||
         (!(sel->fields & MKV_SEL_POSITIONS) && ((sel->pos_lo | sel->pos_hi) != 0)) ||
-        (!(sel->fields & MKV_SEL_TELL) && (sel->tell != 0))) {
-        return mkv_error(log, MKV_ERR_INVALID,
-                         "sel: component_mask 0x%llx, layers [%d, %d), positions [%u, "
-                         "%u), tell %u, but fields is 0x%x: expected MKV_SEL_* of what "
-                         "is given",
-                         (unsigned long long)sel->component_mask, sel->layer_lo,
-                         sel->layer_hi, sel->pos_lo, sel->pos_hi, sel->tell,
-                         sel->fields);
+        (!(sel->fields & MKV_SEL_NOTIFY) && (sel->notify != 0))) {
+        return mkv_error(
+            log, MKV_ERR_INVALID,
+            "sel: component_mask 0x%llx, layers [%d, %d), positions [%u, "
+            "%u), notify %u, but fields is 0x%x: expected MKV_SEL_* of what "
+            "is given",
+            (unsigned long long)sel->component_mask, sel->layer_lo, sel->layer_hi,
+            sel->pos_lo, sel->pos_hi, sel->notify, sel->fields);
     }
     return MKV_OK;
 }

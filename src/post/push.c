@@ -30,7 +30,8 @@ typedef struct mkv_push_plan {
 
 /* ---- Plans ----------------------------------------------------------------------- */
 
-/* Units of the runs, or 0: more than there are blocks, so the plan is invalid */
+/* Number of units of the runs; 0 if they exceed the number of blocks: an invalid plan
+ */
 static uint64_t mkv_push_count_units(const mkv_wire_units_t *units, uint64_t limit)
 {
     uint64_t total = 0;
@@ -154,7 +155,7 @@ static mkv_status_t mkv_push_check(mkv_leg_t *leg, const mkv_msg_t *msg,
     mkv_status_t status;
 
     if ((leg->xfer->ctx->opts->read_by == MKV_READ_GET) || leg->map->is_stale ||
-        (msg->sel.fields & MKV_SEL_TELL)) {
+        (msg->sel.fields & MKV_SEL_NOTIFY)) {
         return MKV_ERR_UNSUPPORTED;
     }
     status = mkv_push_plan(leg, msg, plan_p);

@@ -24,7 +24,7 @@ const char *mkv_msg_string(mkv_msg_type_t type)
     static const char *const names[] = {
         "none",   "HELLO", "HELLO_ACK", "REGIONS", "BYE",  "EXPOSE", "BIND",
         "FIN",    "TERM",  "DRAINED",   "USER",    "PING", "PONG",   "PULL",
-        "PULLED", "NOTE",  "ASK",       "CREDIT",  "OPEN", "ARRIVED"};
+        "PULLED", "NOTE",  "REQUEST",   "CREDIT",  "OPEN", "ARRIVED"};
 
     return ((unsigned)type < MKV_MSG_LAST) ? names[type] : "unknown";
 }
@@ -93,7 +93,7 @@ static void mkv_msg_put_user(const mkv_msg_t *msg, mkv_wbuf_t *wbuf)
     mkv_msg_put_bytes(wbuf, msg->data, msg->length);
 }
 
-static void mkv_msg_put_ask(const mkv_msg_t *msg, mkv_wbuf_t *wbuf)
+static void mkv_msg_put_request(const mkv_msg_t *msg, mkv_wbuf_t *wbuf)
 {
     mkv_wbuf_put_u8(wbuf, (uint8_t)msg->mode);
     mkv_msg_put_bytes(wbuf, msg->data, msg->length);
@@ -204,7 +204,7 @@ static void mkv_msg_get_user(mkv_rbuf_t *rbuf, mkv_msg_t *msg)
     msg->data = mkv_rbuf_get(rbuf, msg->length);
 }
 
-static void mkv_msg_get_ask(mkv_rbuf_t *rbuf, mkv_msg_t *msg)
+static void mkv_msg_get_request(mkv_rbuf_t *rbuf, mkv_msg_t *msg)
 {
     msg->mode = mkv_rbuf_get_u8(rbuf);
     msg->length = mkv_rbuf_get_u32(rbuf);
@@ -247,7 +247,7 @@ static const struct {
     [MKV_MSG_PULL] = {mkv_msg_put_pull, mkv_msg_get_pull},
     [MKV_MSG_PULLED] = {mkv_msg_put_pulled, mkv_msg_get_pulled},
     [MKV_MSG_NOTE] = {mkv_msg_put_note, mkv_msg_get_note},
-    [MKV_MSG_ASK] = {mkv_msg_put_ask, mkv_msg_get_ask},
+    [MKV_MSG_REQUEST] = {mkv_msg_put_request, mkv_msg_get_request},
     [MKV_MSG_CREDIT] = {mkv_msg_put_credit, mkv_msg_get_credit},
     [MKV_MSG_ARRIVED] = {mkv_msg_put_arrived, mkv_msg_get_arrived},
 };

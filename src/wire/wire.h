@@ -69,9 +69,9 @@ typedef enum mkv_msg_type {
     MKV_MSG_PING,      /**< Answer with PONG */
     MKV_MSG_PONG,
     MKV_MSG_PULL,    /**< READ, active to passive: put this part of a plan */
-    MKV_MSG_PULLED,  /**< READ, passive to active: it has arrived, or cannot be put */
+    MKV_MSG_PULLED,  /**< READ, passive to active: that part has arrived, or failed */
     MKV_MSG_NOTE,    /**< End of a one-sided operation, if requested */
-    MKV_MSG_ASK,     /**< Either, before BIND: open this transfer */
+    MKV_MSG_REQUEST, /**< Either, before BIND: open this transfer */
     MKV_MSG_CREDIT,  /**< Bytes of USER messages that were polled */
     MKV_MSG_OPEN,    /**< Active to passive: waits for block lists */
     MKV_MSG_ARRIVED, /**< WRITE, active to passive: a reported post has arrived */
@@ -86,7 +86,7 @@ static inline bool mkv_msg_is_of_xfer(mkv_msg_type_t type)
 {
     return ((type >= MKV_MSG_EXPOSE) && (type <= MKV_MSG_DRAINED)) ||
            (type == MKV_MSG_PULL) || (type == MKV_MSG_PULLED) ||
-           (type == MKV_MSG_ASK) ||
+           (type == MKV_MSG_REQUEST) ||
            ((type >= MKV_MSG_OPEN) && (type <= MKV_MSG_ARRIVED));
 }
 
@@ -119,7 +119,7 @@ typedef struct mkv_msg {
     uint64_t digest; /**< PULL: digest of the selected pairs of regions */
     mkv_sel_t sel;   /**< PULL */
 
-    uint32_t mode;      /**< EXPOSE: mkv_mode_t, and MKV_EXPOSE_TOKENS; NOTE, ASK:
+    uint32_t mode;      /**< EXPOSE: mkv_mode_t, and MKV_EXPOSE_TOKENS; NOTE, REQUEST:
                               mkv_mode_t */
     uint32_t num_units; /**< EXPOSE, FIN, PULL: components */
     mkv_wire_units_t units[MKV_MAX_COMPONENTS]; /**< FIN: not ids */
@@ -194,7 +194,7 @@ typedef struct mkv_process {
 } mkv_process_t;
 
 typedef struct mkv_wire_mem {
-    uint32_t id; /**< Unique in the context for ever */
+    uint32_t id; /**< Unique in the context, never reused */
     uint32_t mem_type;
     uint64_t base, length;
     const uint8_t *rkey;  /**< Points into the input */
@@ -209,7 +209,7 @@ typedef struct mkv_wire_shape {
 } mkv_wire_shape_t;
 
 typedef struct mkv_wire_region {
-    uint32_t id; /**< Unique in the context for ever */
+    uint32_t id; /**< Unique in the context, never reused */
     uint32_t component;
     int32_t layer;
     uint16_t part, flags;

@@ -15,7 +15,7 @@
 #include "peer/peer.h"
 
 /**
- * Keep an EXPOSE or ASK, and drop an earlier one of its transfer.
+ * Keep an EXPOSE or REQUEST, and drop an earlier one of its transfer.
  * @return MKV_OK, MKV_ERR_BUSY: too many, MKV_ERR_NOMEM.
  */
 mkv_status_t mkv_early_add(mkv_peer_t *peer, const mkv_msg_t *msg, const void *data,
@@ -25,10 +25,10 @@ mkv_status_t mkv_early_add(mkv_peer_t *peer, const mkv_msg_t *msg, const void *d
 void mkv_early_add_abort(mkv_peer_t *peer, const mkv_msg_t *msg, const void *data,
                          size_t length);
 
-/** Find the EXPOSE or ASK of a transfer, or NULL. */
+/** Find the EXPOSE or REQUEST of a transfer, or NULL. */
 mkv_packet_t *mkv_early_find(mkv_peer_t *peer, uint64_t id, uint32_t epoch);
 
-/** Forget the EXPOSE or ASK of one instance. */
+/** Forget the EXPOSE or REQUEST of one instance. */
 void mkv_early_cancel(mkv_peer_t *peer, uint64_t from_nonce);
 
 /** Move the packets of a transfer to @a taken, which owns them then. */

@@ -20,10 +20,13 @@
 
 /* ---- Asking ---------------------------------------------------------------------- */
 
-static mkv_status_t mkv_leg_send_ask(mkv_leg_t *leg, const void *data, size_t length)
+static mkv_status_t mkv_leg_send_request(mkv_leg_t *leg, const void *data,
+                                         size_t length)
 {
-    mkv_msg_t msg = {
-        .type = MKV_MSG_ASK, .mode = leg->xfer->mode, .data = data, .length = length};
+    mkv_msg_t msg = {.type = MKV_MSG_REQUEST,
+                     .mode = leg->xfer->mode,
+                     .data = data,
+                     .length = length};
 
     if ((leg->remote_nonce != 0) || (leg->status < MKV_OK)) {
         return MKV_OK; /* the peer has answered, or the leg is left out */
@@ -53,7 +56,7 @@ mkv_status_t mkv_xfer_request(mkv_xfer_t *xfer, uint32_t leg, const void *data,
                            "the transfer has ended: %s", xfer->error);
     }
     for (i = first; (status == MKV_OK) && (i < last); ++i) {
-        status = mkv_leg_send_ask(&xfer->legs[i], data, length);
+        status = mkv_leg_send_request(&xfer->legs[i], data, length);
     }
     mkv_leave(ctx);
     return status;
@@ -80,12 +83,13 @@ static size_t mkv_incoming_count_ids(const mkv_msg_t *expose)
 }
 
 /* NULL units: no memory */
-static mkv_incoming_t mkv_incoming_make(const mkv_msg_t *ask, const mkv_msg_t *expose)
+static mkv_incoming_t mkv_incoming_make(const mkv_msg_t *request,
+                                        const mkv_msg_t *expose)
 {
     size_t num_ids = mkv_incoming_count_ids(expose);
     mkv_incoming_t incoming = {.length = expose->num_units * sizeof(mkv_units_t) +
                                          num_ids * sizeof(uint32_t) + expose->length +
-                                         ask->length};
+                                         request->length};
     uint32_t *ids;
     uint32_t i, j;
 
@@ -107,16 +111,16 @@ static mkv_incoming_t mkv_incoming_make(const mkv_msg_t *ask, const mkv_msg_t *e
     if (expose->length > 0) {
         memcpy(incoming.header, expose->data, expose->length);
     }
-    if (ask->length > 0) {
-        memcpy(incoming.data, ask->data, ask->length);
+    if (request->length > 0) {
+        memcpy(incoming.data, request->data, request->length);
     }
     return incoming;
 }
 
-static mkv_status_t mkv_incoming_raise(mkv_peer_t *peer, const mkv_msg_t *ask,
+static mkv_status_t mkv_incoming_raise(mkv_peer_t *peer, const mkv_msg_t *request,
                                        const mkv_msg_t *expose)
 {
-    mkv_incoming_t incoming = mkv_incoming_make(ask, expose);
+    mkv_incoming_t incoming = mkv_incoming_make(request, expose);
     mkv_ctx_t *ctx = peer->ctx;
     size_t held = incoming.length + sizeof(mkv_event_node_t);
     mkv_news_t *event;
@@ -137,53 +141,53 @@ static mkv_status_t mkv_incoming_raise(mkv_peer_t *peer, const mkv_msg_t *ask,
     mkv_event_count(event, &peer->incoming_polled, held);
     peer->incoming_raised += held;
     event->peer = peer;
-    event->id = ask->id;
-    event->epoch = ask->epoch;
-    event->value = ask->mode;
+    event->id = request->id;
+    event->epoch = request->epoch;
+    event->value = request->mode;
     event->units = (expose->num_units > 0) ? incoming.units : NULL;
     event->num_units = expose->num_units;
     event->header = incoming.header;
     event->header_length = expose->length;
     event->data = incoming.data;
-    event->length = ask->length;
+    event->length = request->length;
     return MKV_OK;
 }
 
-/* Find the EXPOSE if the peer has exposed. Otherwise the ASK is kept, so that its end
- * finds it */
-static mkv_status_t mkv_incoming_keep(mkv_peer_t *peer, const mkv_msg_t *ask,
+/* Find the EXPOSE if the peer has exposed. Otherwise the REQUEST is kept, so that its
+ * end finds it */
+static mkv_status_t mkv_incoming_keep(mkv_peer_t *peer, const mkv_msg_t *request,
                                       const void *data, size_t length,
                                       mkv_msg_t *expose)
 {
-    const mkv_packet_t *packet = mkv_early_find(peer, ask->id, ask->epoch);
+    const mkv_packet_t *packet = mkv_early_find(peer, request->id, request->epoch);
 
-    if ((packet != NULL) && (packet->from_nonce == ask->from_nonce) &&
+    if ((packet != NULL) && (packet->from_nonce == request->from_nonce) &&
         (mkv_msg_decode(packet->data, packet->length, expose) == MKV_OK) &&
         (expose->type == MKV_MSG_EXPOSE)) {
         return MKV_OK;
     }
     expose->num_units = 0;
     expose->length = 0;
-    return mkv_early_add(peer, ask, data, length);
+    return mkv_early_add(peer, request, data, length);
 }
 
-void mkv_incoming_receive(mkv_peer_t *peer, const mkv_msg_t *ask, const void *data,
+void mkv_incoming_receive(mkv_peer_t *peer, const mkv_msg_t *request, const void *data,
                           size_t length)
 {
     mkv_status_t status;
     mkv_msg_t expose;
 
-    if (mkv_tombstone_has(peer->ctx, ask->from_nonce)) {
+    if (mkv_tombstone_has(peer->ctx, request->from_nonce)) {
         MKV_COUNT(peer, msgs_stale, 1);
         return;
     }
-    status = mkv_incoming_keep(peer, ask, data, length, &expose);
+    status = mkv_incoming_keep(peer, request, data, length, &expose);
     if (status == MKV_OK) {
-        status = mkv_incoming_raise(peer, ask, &expose);
+        status = mkv_incoming_raise(peer, request, &expose);
     }
     if (status != MKV_OK) {
-        mkv_early_cancel(peer, ask->from_nonce);
-        mkv_reply_term(peer, ask, status, "too many transfers are requested");
+        mkv_early_cancel(peer, request->from_nonce);
+        mkv_reply_term(peer, request, status, "too many transfers are requested");
     }
 }
 

@@ -10,8 +10,8 @@
 
 #include "peer/peer.h"
 
-/** Keep an ASK for a transfer that is not open, and notify the application. */
-void mkv_incoming_receive(mkv_peer_t *peer, const mkv_msg_t *ask, const void *data,
+/** Keep a REQUEST for a transfer that is not open, and notify the application. */
+void mkv_incoming_receive(mkv_peer_t *peer, const mkv_msg_t *request, const void *data,
                           size_t length);
 
 #endif

@@ -272,7 +272,7 @@ static void mkv_receive_open(mkv_leg_t *leg, const mkv_msg_t *msg)
         mkv_leg_is_over(leg)) {
         return;
     }
-    leg->remote_nonce = msg->from_nonce; /* our TERM names no other instance */
+    leg->remote_nonce = msg->from_nonce; /* TERM must name the sender's instance */
     mkv_leg_fail(leg, MKV_ERR_INVALID,
                  "peer %s, leg %u: both sides wait for blocks, expected MKV_SRC on one "
                  "side and MKV_DST on the other, in one mode",
@@ -342,7 +342,7 @@ void mkv_leg_receive(mkv_peer_t *peer, const mkv_msg_t *msg, const void *data,
         mkv_receive_expose(peer, leg, msg, data, length);
         return;
     }
-    if (msg->type == MKV_MSG_ASK) {
+    if (msg->type == MKV_MSG_REQUEST) {
         if ((leg == NULL) || mkv_leg_is_over(leg)) {
             mkv_incoming_receive(peer, msg, data, length);
         }

@@ -76,7 +76,7 @@ void mkv_xfers_listen(mkv_ctx_t *ctx)
         .messages = (1ull << MKV_MSG_EXPOSE) | (1ull << MKV_MSG_BIND) |
                     (1ull << MKV_MSG_FIN) | (1ull << MKV_MSG_TERM) |
                     (1ull << MKV_MSG_DRAINED) | (1ull << MKV_MSG_PULL) |
-                    (1ull << MKV_MSG_PULLED) | (1ull << MKV_MSG_ASK) |
+                    (1ull << MKV_MSG_PULLED) | (1ull << MKV_MSG_REQUEST) |
                     (1ull << MKV_MSG_OPEN) | (1ull << MKV_MSG_ARRIVED),
         .ended = mkv_xfers_peer_ended,
         .look = mkv_xfers_look,

@@ -285,7 +285,7 @@ class Transfer:
         ready: Callable[[], bool] | None = None,
         gate_id: int | None = None,
         gate_value: int = 1,
-        tell: int | None = None,
+        notify: int | None = None,
     ) -> None:
         """Active side: move a plan, or a part of it.
 
@@ -295,10 +295,10 @@ class Transfer:
             true; it must not call this library.
         :param gate_id: hold the post until :meth:`Context.signal` names this number with
             ``gate_value`` or a greater one.
-        :param tell: report this post while the transfer runs, by events of this value,
+        :param notify: report this post while the transfer runs, by events of this value,
             a layer or a chunk: LOCAL_DONE to the source of a WRITE when its blocks are
             not read for it any more, ARRIVED to the destination when the bytes are there.
-        :raises UnsupportedError: ``tell``, and the library of the peer is too old.
+        :raises UnsupportedError: ``notify``, and the library of the peer is too old.
         """
         sel = ffi.new("mkv_sel_t *", {"size": ffi.sizeof("mkv_sel_t")})
         if layers is not None:
@@ -310,9 +310,9 @@ class Transfer:
         if components is not None:
             sel.fields |= lib.MKV_SEL_COMPONENTS
             sel.component_mask = sum({1 << component for component in components})
-        if tell is not None:
-            sel.fields |= lib.MKV_SEL_TELL
-            sel.tell = tell
+        if notify is not None:
+            sel.fields |= lib.MKV_SEL_NOTIFY
+            sel.notify = notify
         gate = self._gate(ready, gate_id, gate_value)
         check(
             plan._handle.call(

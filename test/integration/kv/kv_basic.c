@@ -229,7 +229,7 @@ static int told_dst(int fd, void *arg)
 /* OB-09 */
 START_TEST(layers_are_complete_when_they_are_reported)
 {
-    mkv_sel_t sel = {.size = sizeof(sel), .fields = MKV_SEL_LAYERS | MKV_SEL_TELL};
+    mkv_sel_t sel = {.size = sizeof(sel), .fields = MKV_SEL_LAYERS | MKV_SEL_NOTIFY};
     kv_shape_t shape = kv_shape_default;
     uint32_t theirs[NUM], layer;
     kv_side_t side = {0};
@@ -248,7 +248,7 @@ START_TEST(layers_are_complete_when_they_are_reported)
     for (layer = 0; layer < shape.layers; ++layer) {
         sel.layer_lo = (int32_t)layer;
         sel.layer_hi = (int32_t)layer + 1;
-        sel.tell = layer;
+        sel.notify = layer;
         KV_OK(mkv_xfer_post(xfer, 0, plan, &sel, NULL));
         ck_assert_uint_eq(kv_wait_event(&side, MKV_EV_LOCAL_DONE, xfer).value, layer);
         kv_expect(&side, "next");

@@ -189,7 +189,7 @@ class TwoProcesses(unittest.TestCase):
         self.assertEqual(plan.bytes, LAYERS * len(HERE) * BLOCK_BYTES)
         opened = threading.Event()
         for layer in range(LAYERS):
-            write.post(plan, layers=(layer, layer + 1), ready=opened.is_set, tell=layer)
+            write.post(plan, layers=(layer, layer + 1), ready=opened.is_set, notify=layer)
         self.assertRaises(errors.BusyError, write.declare_dead)
         write.seal(data=b"token")
         self.context.progress()

@@ -299,7 +299,7 @@ class TwoProcesses(unittest.TestCase):
         self.assertEqual((exposed.transfer, list(exposed.units[1].remote)), (transfer, THERE))
         plan = pairs.plan({1: (HERE, exposed.units[1].remote)})
         for layer in range(2):
-            transfer.post(plan, layers=(layer, layer + 1), tell=layer)
+            transfer.post(plan, layers=(layer, layer + 1), notify=layer)
         transfer.seal()
         told = self.side.wait(EventType.QUIET)[0]
         layers = sorted(value for kind, value in told if kind == EventType.LOCAL_DONE)

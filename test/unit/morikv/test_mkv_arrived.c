@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* Posts with MKV_SEL_TELL: both sides get an event while the transfer runs. */
+/* Posts with MKV_SEL_NOTIFY: both sides get an event while the transfer runs. */
 
 #include "test/support/mkv_pair.h"
 
@@ -27,10 +27,10 @@ static void bind_both(mkv_mode_t mode)
 static mkv_sel_t layer_sel(int32_t layer)
 {
     return (mkv_sel_t){.size = sizeof(mkv_sel_t),
-                       .fields = MKV_SEL_LAYERS | MKV_SEL_TELL,
+                       .fields = MKV_SEL_LAYERS | MKV_SEL_NOTIFY,
                        .layer_lo = layer,
                        .layer_hi = layer + 1,
-                       .tell = 70 + (uint32_t)layer};
+                       .notify = 70 + (uint32_t)layer};
 }
 
 static void post_layer(int32_t layer)

@@ -283,10 +283,10 @@ static void post_layers(unsigned leg_layers, half_t *half, const mkv_gate_t *gat
 
     for (layer = 0; layer < pair_layers; layer += leg_layers) {
         const mkv_sel_t sel = {.size = sizeof(sel),
-                               .fields = MKV_SEL_LAYERS | MKV_SEL_TELL,
+                               .fields = MKV_SEL_LAYERS | MKV_SEL_NOTIFY,
                                .layer_lo = (int32_t)layer,
                                .layer_hi = (int32_t)(layer + leg_layers),
-                               .tell = layer};
+                               .notify = layer};
         (void)mkv_xfer_post(half->xfer, 0, half->plan, &sel, gate);
     }
 }

@@ -146,7 +146,7 @@ START_TEST(messages_of_an_ended_instance_are_ignored)
     inject(A, MKV_MSG_EXPOSE, ended, 0);
     if (_i == 0) {
         inject(A, MKV_MSG_TERM, ended, 0);
-        inject(A, MKV_MSG_ASK, ended, 0);
+        inject(A, MKV_MSG_REQUEST, ended, 0);
         ck_assert_uint_eq(pair_count(A, MKV_EV_INCOMING, NULL), 0);
     }
     ck_assert_uint_eq(A->peers[1]->num_early, 0);
@@ -170,7 +170,7 @@ START_TEST(a_question_shows_the_blocks_of_its_own_instance)
     passive = pair_xfer(B, 0, 1, MKV_WRITE, MKV_DST);
     pair_expose(passive, 0, NUM);
     pair_run();
-    inject(A, MKV_MSG_ASK, _i ? passive->nonce : WRONG, 0);
+    inject(A, MKV_MSG_REQUEST, _i ? passive->nonce : WRONG, 0);
     ck_assert_uint_eq(pair_last(A, MKV_EV_INCOMING, NULL)->num_units, (unsigned)_i);
     OK(mkv_xfer_abort(passive, MKV_ERR_ABORTED, NULL));
     pair_run();

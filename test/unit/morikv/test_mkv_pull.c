@@ -582,7 +582,7 @@ START_TEST(a_selection_from_the_wire_is_checked)
     msg.num_units = (_i == 2) ? 0 : 1;
     msg.units[0] = (mkv_wire_units_t){.num = 1, .ids = (const uint8_t *)&run};
     msg.sel.fields =
-        ((const uint32_t[]){0, 64, 0, MKV_SEL_POSITIONS, MKV_SEL_TELL})[_i];
+        ((const uint32_t[]){0, 64, 0, MKV_SEL_POSITIONS, MKV_SEL_NOTIFY})[_i];
     msg.sel.pos_hi = (_i == 3) ? 3 : 0; /* there are two */
     set_digest(&msg, 2);
     OK(mkv_message_send(A->peers[1], &msg));

@@ -430,7 +430,7 @@ START_TEST(additions_that_cannot_be_end_the_peer)
     wire.component = remote->regions[0].component;
     wire.part = remote->regions[0].part;
     IS(mkv_remote_update(remote, &info), MKV_ERR_PROTOCOL);
-    ck_assert_ptr_nonnull(strstr(mkv_last_error(), _i ? "twice" : "new since epoch"));
+    ck_assert_ptr_nonnull(strstr(mkv_last_error(), _i ? "twice" : "continue epoch"));
     pair_teardown();
 }
 END_TEST

@@ -127,7 +127,7 @@ static mkv_status_t take_leg(unsigned *state, unsigned event)
 /* Waiting, Exposed, Bound, Sealed, Finished, Term, Drained, Lost */
 START_TEST(every_event_of_a_leg_has_its_place)
 {
-    /* Events by column: BIND FIN EXPOSE SEAL TELL DRAIN CUT */
+    /* Events by column: BIND FIN EXPOSE SEAL FAIL DRAIN CUT */
     static const char *const rows[] = {
         "",        "..E.T.L", /* waiting */
         "B...T.L",            /* exposed */

@@ -123,7 +123,7 @@ START_TEST(messages_survive_the_way)
     case MKV_MSG_ARRIVED:
         ck_assert_uint_eq(got.value, 5);
         break;
-    case MKV_MSG_ASK:
+    case MKV_MSG_REQUEST:
         ck_assert_uint_eq(got.mode, MKV_READ);
         ck_assert_mem_eq(got.data, "data!", 5);
         break;
@@ -258,7 +258,7 @@ static const lie_t lies[] = {
     {.type = MKV_MSG_PULL, .component = MKV_MAX_COMPONENTS},
     {.type = MKV_MSG_PULL, .has_no_plan = true},
     {.type = MKV_MSG_NOTE, .mode = MKV_READ + 1},
-    {.type = MKV_MSG_ASK, .mode = MKV_READ + 1},
+    {.type = MKV_MSG_REQUEST, .mode = MKV_READ + 1},
     LIE_OF_CODE(MKV_MSG_NOTE, 1),
     LIE_OF_CODE(MKV_MSG_NOTE, MKV_ERR_LAST),
     LIE_OF_CODE(MKV_MSG_TERM, MKV_OK),

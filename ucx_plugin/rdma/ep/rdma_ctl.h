@@ -44,12 +44,12 @@ typedef struct muct_rdma_ctl {
     unsigned num_sends; /**< Sends posted and not completed */
     unsigned num_recvs;
     unsigned next_send;  /**< Buffer */
-    bool is_broken;      /**< Failed, until all work requests came back */
-    bool is_given_up;    /**< It stays so */
-    unsigned num_failed; /**< Tries in a row to begin again; 0: none is due */
+    bool is_broken;      /**< Failed; until all work requests have completed */
+    bool is_given_up;    /**< Failed for good */
+    unsigned num_failed; /**< Failed restarts in a row; 0: no restart is due */
     uint64_t restart_ms; /**< Time of the next restart */
     unsigned num_peers;
-    unsigned num_prepared; /**< The first so many have their handles, or cannot */
+    unsigned num_prepared; /**< Peers whose address handle was made, or failed */
     muct_rdma_ctl_peer_t *peers;
     bool has_moved; /**< Address handles are of an address of before */
 } muct_rdma_ctl_t;
@@ -112,13 +112,13 @@ static inline bool muct_rdma_ctl_is_usable(const muct_rdma_ctl_t *ctl)
     return (ctl->ibv != NULL) && !ctl->cq->is_broken && !ctl->is_given_up;
 }
 
-/** Whether it could not begin again after an error, and is to try once more. */
+/** Whether a restart after an error has failed and is to be retried. */
 static inline bool muct_rdma_ctl_has_to_restart(const muct_rdma_ctl_t *ctl)
 {
     return (ctl->ibv != NULL) && (ctl->num_failed != 0);
 }
 
-/** Try once more, if it is time; gives up after some tries, logged. */
+/** Retry a restart that is due; after the last try, log the error and give up. */
 void muct_rdma_ctl_progress(muct_rdma_ctl_t *ctl, uint64_t now_ms);
 
 /**

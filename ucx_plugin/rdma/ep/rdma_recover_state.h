@@ -17,7 +17,7 @@
 
 typedef enum {
     MUCT_RDMA_RECOVER_NONE,
-    MUCT_RDMA_RECOVER_TELL, /**< Connected; notifies the peer of the control qp */
+    MUCT_RDMA_RECOVER_NOTIFY, /**< Connected; notifies the peer of the control qp */
     MUCT_RDMA_RECOVER_BREAK,
     MUCT_RDMA_RECOVER_DRAIN,
     MUCT_RDMA_RECOVER_MAKE,
@@ -33,13 +33,13 @@ typedef struct muct_rdma_recover {
     uint32_t epoch;      /**< Number of the present connection, or the one being made */
     uint32_t psn;        /**< First packet number of our queue pairs in it */
     uint32_t received;   /**< Messages that had arrived before it */
-    uint32_t ended;      /**< Work requests that had ended when it was made */
-    uint32_t rx_flushed; /**< Receives that came back empty, of these queue pairs */
+    uint32_t ended;      /**< Work requests that had completed before it */
+    uint32_t rx_flushed; /**< Receives of these queue pairs that were flushed */
     muct_rdma_dev_addr_t first_peer; /**< The device the endpoint was connected to */
     uint32_t first_ctl_qp;           /**< Control qp of that device */
     uint64_t peer_incarnation;       /**< Incarnation of the peer's present device */
     uint32_t peer_ctl_qp;            /**< Control qp of that device */
-    uint32_t announced_ctl_qp;       /**< Ours, as the endpoint's address says */
+    uint32_t announced_ctl_qp;       /**< Our control qp in the endpoint's address */
     bool has_moved;                  /**< Either side uses another device */
     uint64_t move_ms;                /**< Time to try another device */
     uint64_t patience_ms; /**< Time to wait for an answer by the present one */

@@ -52,8 +52,8 @@ typedef struct muct_rdma_mark {
 /** Counters of posted work; several queues may share one instance. */
 typedef struct muct_rdma_sq_stats {
     uint64_t doorbells; /**< ibv_post_send() calls */
-    uint64_t wrs;       /**< Work requests in them */
-    uint64_t bytes;     /**< Bytes in those */
+    uint64_t wrs;       /**< Work requests posted by them */
+    uint64_t bytes;     /**< Bytes of these work requests */
 } muct_rdma_sq_stats_t;
 
 enum {

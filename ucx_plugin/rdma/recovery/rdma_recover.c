@@ -106,7 +106,7 @@ static void muct_rdma_recover_start(muct_rdma_ep_t *ep, uint32_t epoch,
     muct_rdma_iface_t *iface = muct_rdma_ep_iface(ep);
     muct_rdma_recover_t *recover = &ep->recover;
 
-    if (recover->phase == MUCT_RDMA_RECOVER_TELL) {
+    if (recover->phase == MUCT_RDMA_RECOVER_NOTIFY) {
         muct_rdma_recover_cancel(ep); /* the offer carries the same number */
     }
     if (recover->phase == MUCT_RDMA_RECOVER_NONE) {
@@ -262,7 +262,7 @@ void muct_rdma_recover_announce_number(muct_rdma_ep_t *ep)
     if (recover->phase == MUCT_RDMA_RECOVER_NONE) {
         ucs_list_add_tail(&iface->recovering, &recover->list);
     }
-    recover->phase = MUCT_RDMA_RECOVER_TELL;
+    recover->phase = MUCT_RDMA_RECOVER_NOTIFY;
     recover->deadline_ms = muct_rdma_now_ms() + iface->recovery_timeout_ms;
     recover->interval_ms = MUCT_RDMA_RECOVER_FIRST_MS;
     recover->next_ms = 0;
@@ -344,7 +344,7 @@ static void muct_rdma_recover_step(muct_rdma_ep_t *ep, uint64_t now_ms)
     muct_rdma_recover_t *recover = &ep->recover;
     bool is_answered;
 
-    if (recover->phase == MUCT_RDMA_RECOVER_TELL) {
+    if (recover->phase == MUCT_RDMA_RECOVER_NOTIFY) {
         muct_rdma_recover_announce_step(ep, now_ms);
         return;
     }
@@ -443,7 +443,7 @@ static void muct_rdma_recover_reply(muct_rdma_ep_t *ep, const muct_rdma_ctl_msg_
 {
     if (!msg->is_answer) {
         muct_rdma_recover_send(ep, true);
-    } else if (ep->recover.phase == MUCT_RDMA_RECOVER_TELL) {
+    } else if (ep->recover.phase == MUCT_RDMA_RECOVER_NOTIFY) {
         muct_rdma_recover_cancel(ep); /* it knows */
     }
 }

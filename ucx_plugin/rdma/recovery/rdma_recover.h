@@ -47,7 +47,7 @@
  * count as drained at once, and others are made with another queue. If the control
  * channel used the same queue, it gets another number. Offers carry the number. Peers
  * with a working connection get it by an offer of the present connection, which they
- * answer (phase TELL).
+ * answer (phase NOTIFY).
  *
  * Recovery fails when RECOVERY_TIMEOUT has passed, or when nothing has ended during as
  * many recoveries as RECOVERY allows. It also fails when the peer reports that the

@@ -383,21 +383,21 @@ class Hub:
             self._others.clear()
             return taken
 
-    def _hear(self, event: Event) -> None:
+    def _on_event(self, event: Event) -> None:
         if self._others is not None and event.operation is None:
             self._others.append(event)
             self.changed.notify_all()
         if event.operation is not None:
-            self._hear_operation(event, event.operation)
+            self._on_operation(event, event.operation)
         elif event.type == EventType.NOTE:
             key = event.data.decode("utf-8", "replace")
             self._notes[key, event.id] = event.status, event.text
             while len(self._notes) > _MAX_KEPT:
                 self._notes.popitem(last=False)
         elif event.type in _PEER_ENDS:
-            self._hear_peer_end(event)
+            self._on_peer_end(event)
 
-    def _hear_operation(self, event: Event, operation: Operation) -> None:
+    def _on_operation(self, event: Event, operation: Operation) -> None:
         status = self._running.get(operation)
         if status is None:
             return
@@ -415,7 +415,7 @@ class Hub:
         operation.close()
         self.changed.notify_all()
 
-    def _hear_peer_end(self, event: Event) -> None:
+    def _on_peer_end(self, event: Event) -> None:
         why = event.text or "the peer has closed the connection"
         ours = [link for link in self._every_link() if link.peer is event.peer]
         for link in ours:
@@ -430,7 +430,7 @@ class Hub:
         with self.lock:
             events = self.context.poll()
             for event in events:
-                self._hear(event)
+                self._on_event(event)
             if any(event.type in _PEER_NEWS for event in events):
                 self._retry()
             if events:

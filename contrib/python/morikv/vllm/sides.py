@@ -196,7 +196,7 @@ class Reader(_Leg):
         self.transfer: Transfer = transfer
         self._remote: Blocks | None = None
         self._posted: dict[int, list[int]] = {}
-        self._is_last_told = False
+        self._is_complete = False
 
     @property
     def peer(self) -> Peer:
@@ -217,23 +217,23 @@ class Reader(_Leg):
     @property
     def is_waiting(self) -> bool:
         """The reader pulls, and has not been sent the block lists yet."""
-        is_told = self._is_last_told or self.error
-        return not is_told and self._remote is None and self.transfer.mode == Mode.READ
+        is_complete = self._is_complete or self.error
+        return not is_complete and self._remote is None and self.transfer.mode == Mode.READ
 
     def pump(self) -> None:
         """Move what can be moved."""
         transfer = self.transfer
-        if self._is_last_told or self.error:
+        if self._is_complete or self.error:
             return
         if self._remote is not None:
             for component, remote in self._remote.items():
                 self._post(component, remote)
             if self.source.is_complete:
                 transfer.seal()
-                self._is_last_told = True
+                self._is_complete = True
         elif self.is_waiting and self.source.is_readable:
             transfer.expose({c: each.last for c, each in self.source.groups.items()})
-            self._is_last_told = True
+            self._is_complete = True
 
     def _post(self, component: int, remote: list[int]) -> None:
         progress, posted = self.source.groups[component], self._posted[component]

@@ -31,7 +31,7 @@ _STATS += ("num_kv_expired_reqs", "num_notifications_after_expiry")
 #: Interval at which to check whether a GPU has finished an awaited step, in ms.
 _GATE_MS = 1
 #: Requests that have not come yet, of which peers have asked.
-_MAX_ASKED = 4096
+_MAX_REQUESTS = 4096
 
 
 class Link:
@@ -75,7 +75,7 @@ class Worker:
         self._by_id: dict[int, Source] = {}
         self._readers: dict[Transfer, Reader] = {}
         #: Readers that came before the request, and until when they are kept.
-        self._asked: OrderedDict[int, tuple[float, list[Event]]] = OrderedDict()
+        self._requests: OrderedDict[int, tuple[float, list[Event]]] = OrderedDict()
         #: Transfers that were given up, for readers that come later.
         self._gone: OrderedDict[int, str] = OrderedDict()
         #: Whether one of the readers gets each layer when it is computed.
@@ -151,9 +151,9 @@ class Worker:
             for request_id, id in orders.drops.items():
                 self._drop(request_id, id)
             for id, peers in orders.keeps:
-                self._tell(_KEEP, id, peers, 0)
+                self._notify(_KEEP, id, peers, 0)
             for id, peers, more in orders.releases:
-                self._tell(_RELEASE, id, peers, more)
+                self._notify(_RELEASE, id, peers, more)
 
     def on_layer(self, name: str, cache: Any) -> None:
         """A layer of this step has been launched (a GPU's) or computed.
@@ -233,7 +233,7 @@ class Worker:
             return
         self._by_id[source.id] = source
         self._gone.pop(source.id, None)
-        self._take_asked(source)
+        self._take_requests(source)
 
     def _end(self, request_id: str, is_complete: bool) -> None:
         source = self._sources.get(request_id)
@@ -257,14 +257,14 @@ class Worker:
 
     def _give_up(self, id: int, why: str) -> None:
         """Readers that have come, or come later, are refused."""
-        for event in self._asked.pop(id, (0.0, []))[1]:
+        for event in self._requests.pop(id, (0.0, []))[1]:
             self._refuse(event, why)
         self._gone[id] = why
-        while len(self._gone) > _MAX_ASKED:
+        while len(self._gone) > _MAX_REQUESTS:
             self._gone.popitem(last=False)
 
-    def _take_asked(self, source: Source) -> None:
-        for event in self._asked.pop(source.id, (0.0, []))[1]:
+    def _take_requests(self, source: Source) -> None:
+        for event in self._requests.pop(source.id, (0.0, []))[1]:
             self._serve(source, event)
 
     def _on_incoming(self, event: Event) -> None:
@@ -273,9 +273,9 @@ class Worker:
             self._serve(source, event)
         elif event.value == Mode.WRITE and event.id not in self._gone:  # prefill has not begun
             end = time.monotonic() + self._lease_s
-            self._asked.setdefault(event.id, (end, []))[1].append(event)
-            while len(self._asked) > _MAX_ASKED:
-                self._asked.popitem(last=False)
+            self._requests.setdefault(event.id, (end, []))[1].append(event)
+            while len(self._requests) > _MAX_REQUESTS:
+                self._requests.popitem(last=False)
         else:
             self._stats["num_notifications_after_expiry"].append(1)
             self._refuse(event, self._gone.get(event.id, "not held here, or no longer"))
@@ -314,8 +314,8 @@ class Worker:
 
     def _expire(self) -> None:
         now = time.monotonic()
-        for id in [id for id, (end, _events) in self._asked.items() if end < now]:
-            for event in self._asked.pop(id)[1]:
+        for id in [id for id, (end, _events) in self._requests.items() if end < now]:
+            for event in self._requests.pop(id)[1]:
                 self._refuse(event, "not begun here, or over")
         for source in list(self._sources.values()):
             if source.is_kept and source.deadline < now:
@@ -368,10 +368,10 @@ class Worker:
         self._failed.add(request_id)
         self._stats["num_failed_transfers"].append(1)
 
-    def _tell(self, kind: int, id: int, peers: list[str], more: int) -> None:
+    def _notify(self, kind: int, id: int, peers: list[str], more: int) -> None:
         try:
             links = self._links_to(peers)
-            if not self._must_wait(links, lambda: self._tell(kind, id, peers, more)):
+            if not self._must_wait(links, lambda: self._notify(kind, id, peers, more)):
                 for link in links:
                     link.peer.send(id, kind, b"%d" % more)
         except (errors.MorikvError, ValueError) as error:
@@ -380,7 +380,7 @@ class Worker:
 
     # ---- events ----
 
-    def _hear(self, event: Event) -> None:
+    def _on_event(self, event: Event) -> None:
         if event.type == EventType.PEER_READY:
             self._on_ready(event)
         elif event.type in (EventType.PEER_FAILED, EventType.PEER_CLOSED):
@@ -484,7 +484,7 @@ class Worker:
         with self._lock:
             for event in self._context.poll():
                 try:
-                    self._hear(event)
+                    self._on_event(event)
                 except Exception:  # the events behind it are of other requests
                     logger.exception("morikv: %s could not be handled", event.type.name)
             self._expire()
@@ -495,7 +495,7 @@ class Worker:
             if is_awaited:
                 return _GATE_MS
             ends = [source.deadline for source in self._sources.values() if source.is_kept]
-            ends += [end for end, _events in self._asked.values()]
+            ends += [end for end, _events in self._requests.values()]
             return max(0.0, min(ends) - time.monotonic()) * 1000 + 1 if ends else None
 
     def close(self) -> None:
