@@ -13,7 +13,7 @@
 /** mkv_progress() under the lock. */
 unsigned mkv_progress_locked(mkv_ctx_t *ctx);
 
-/** Have the rooms below ask for a step: ctx->step. */
+/** Set ctx->step, by which lower rooms schedule a step. */
 void mkv_progress_init(mkv_ctx_t *ctx);
 
 #endif

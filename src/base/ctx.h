@@ -264,7 +264,7 @@ static inline bool mkv_ctx_has_published(const mkv_ctx_t *ctx)
     return __atomic_load_n(&ctx->num_events, __ATOMIC_ACQUIRE) > 0;
 }
 
-/** Whether events wait for a poll, or will when the lock is released. */
+/** Whether events are queued, or will be queued when the lock is released. */
 static inline bool mkv_ctx_has_events(const mkv_ctx_t *ctx)
 {
     return (ctx->num_new_events > 0) || mkv_ctx_has_published(ctx);

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MKV_NAME_HASH_SIZE 10u /* "~" and 8 digits, with the end */
+#define MKV_NAME_HASH_SIZE 10u /* "~", 8 digits and NUL */
 
 void mkv_name_set(char *name, const char *given)
 {

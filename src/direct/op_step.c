@@ -55,7 +55,7 @@ static void mkv_ops_flush(mkv_peer_t *peer)
     }
 }
 
-/* Completed here is not arrived there */
+/* A local completion does not prove that the bytes have arrived at the peer */
 static void mkv_op_want_flush(mkv_op_t *op)
 {
     if (mkv_conn_is_cut_off(op->peer->state)) {

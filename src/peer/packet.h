@@ -5,7 +5,7 @@
 
 /**
  * @file
- * A message as bytes, on its way out or kept on its way in.
+ * Encoded message: queued to be sent, or received and kept.
  */
 
 #include "base/ctx.h"

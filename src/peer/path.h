@@ -24,7 +24,7 @@ typedef struct mkv_path_key {
     ucs_memory_type_t local, remote;
 } mkv_path_key_t;
 
-/** Whether a call of this kind was queried. */
+/** Whether the path of such calls is known. */
 static inline bool mkv_path_is_known(const mkv_peer_t *peer, const mkv_path_key_t *key)
 {
     return (peer->paths_known[key->kind][key->local] >> key->remote) & 1;

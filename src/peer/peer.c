@@ -247,7 +247,7 @@ static void mkv_peer_begin(mkv_peer_t *peer)
     peer->tx_seq = (uint32_t)mkv_ctx_nonce(ctx);
     peer->rx_seq = mkv_msg_answer_seq(peer->tx_seq);
     peer->deadline = mkv_ctx_now(ctx) + ctx->opts->bind_timeout * MKV_NSEC_PER_MSEC;
-    mkv_ctx_deadline(ctx, 0); /* includes the checks of its process */
+    mkv_ctx_deadline(ctx, 0); /* also schedules the checks of its process */
     mkv_list_add_tail(&ctx->peers, &peer->list);
     mkv_list_add_tail(mkv_peer_bucket(ctx, peer->process.ctx_id), &peer->same_id);
     ++ctx->num_peers;

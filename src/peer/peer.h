@@ -104,7 +104,7 @@ struct mkv_peer {
     uint64_t sent_epoch; /**< Epoch of our regions sent to the peer */
 
     char transports[192];
-    unsigned transport_flags; /**< Abilities of those transports: backend.c */
+    unsigned transport_flags; /**< Flags of those transports, see backend.c */
     bool has_local_lane;      /**< The peer's process writes our memory itself */
     mkv_backend_t backend;    /**< Best connected class, which need not carry */
     mkv_sgl_state_t sgl[UCS_MEMORY_TYPE_LAST][UCS_MEMORY_TYPE_LAST]; /**< Here, there */

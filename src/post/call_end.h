@@ -14,7 +14,7 @@
  * them can return it. */
 void mkv_post_average_calls(mkv_post_t *post);
 
-/** Whether nothing is left to give, or the leg is over. */
+/** Whether every piece was given to UCX, or the leg has ended. */
 bool mkv_post_is_at_end(mkv_post_t *post);
 
 /** End or repeat a post that has no call in flight and nothing left to give. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Answers are kept, because UCX asks for the memory of each operation where its cache
- * of memory types is off. Two threads that ask at once find the same.
+ * Results are cached, because UCX queries the memory of each operation when its cache
+ * of memory types is off. Two threads that query at once get the same result.
  */
 
 #include "base/muct_topo.h"
@@ -17,7 +17,7 @@
 #define MUCT_TOPO_MAX_DEVICES 256
 #define MUCT_TOPO_NAME_PRIORITY 5 /* of the name; NICs give theirs 10 */
 
-/* System device + 1, 0: not queried yet. */
+/* System device + 1; 0 before the first query. */
 static atomic_int muct_topo_known[MUCT_TOPO_MAX_DEVICES];
 
 

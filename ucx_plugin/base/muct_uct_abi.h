@@ -549,9 +549,9 @@ typedef struct uct_iface_internal_ops {
 /* ---- worker, interface, endpoint ---- */
 
 /**
- * The lock of an asynchronous context whose mode is a thread with a spin lock: the
- * first thing in it. In other modes there is something else, which names no thread by
- * its pthread_t: such a lock has no owner.
+ * Lock of an asynchronous context of mode UCS_ASYNC_MODE_THREAD_SPINLOCK: its first
+ * member. In other modes another object is there, which contains no pthread_t, so that
+ * this lock has no owner.
  */
 static inline ucs_recursive_spinlock_t *muct_abi_async_lock(ucs_async_context_t *async)
 {

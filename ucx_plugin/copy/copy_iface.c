@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/** Ends when the copies of all queues have. */
+/** A flush that ends after the copies of all queues. */
 typedef struct muct_copy_flush {
     uct_completion_t super;
     uct_completion_t *user;

@@ -78,8 +78,8 @@ ucs_status_t muct_copy_iface_wait(muct_copy_iface_t *iface);
 /**
  * Have @a comp, which may be NULL, called when all copies are over.
  *
- * @return UCS_OK             None runs; @a comp is not called.
- * @return UCS_INPROGRESS     Some run.
+ * @return UCS_OK             No copy runs; @a comp is not called.
+ * @return UCS_INPROGRESS     Copies run.
  * @return UCS_ERR_NO_MEMORY, UCS_ERR_IO_ERROR
  */
 ucs_status_t muct_copy_iface_start_flush(muct_copy_iface_t *iface,

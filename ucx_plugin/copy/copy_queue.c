@@ -68,7 +68,8 @@ static ucs_status_t muct_copy_queue_check(const muct_copy_queue_t *queue)
     return UCS_ERR_IO_ERROR;
 }
 
-/* Asks the runtime once a second of waiting; called once in MUCT_COPY_LOOKS looks. */
+/* Query the runtime once a second of waiting; called at every MUCT_COPY_LOOKS-th look.
+ */
 static ucs_status_t muct_copy_queue_doubt(muct_copy_queue_t *queue)
 {
     struct timespec now;

@@ -5,8 +5,8 @@
 
 /**
  * @file
- * The references of a loaded library: which symbols, where, and what the dynamic linker
- * found for them.
+ * The relocations of a loaded library: their symbols, their places, and the addresses
+ * that the dynamic linker resolved.
  */
 
 #include <link.h>

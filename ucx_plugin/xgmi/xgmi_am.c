@@ -126,7 +126,7 @@ static ucs_status_t muct_xgmi_am_no_room(muct_xgmi_ep_t *ep)
     return UCS_ERR_NO_RESOURCE;
 }
 
-/* Room for a message of up to @a max bytes. */
+/* Reserve room for a message of up to @a max bytes. */
 static ucs_status_t muct_xgmi_am_reserve(muct_xgmi_ep_t *ep, uint8_t id, size_t max,
                                          void **data_p)
 {

@@ -22,12 +22,12 @@ void muct_xgmi_perf_find_links(muct_xgmi_iface_t *iface, const char *topology,
                                double bandwidth);
 
 
-/** A bandwidth, which each peer has for itself where the links are known. */
+/** A bandwidth: per peer where the links are known, otherwise shared by all peers. */
 uct_ppn_bandwidth_t muct_xgmi_perf_bandwidth(const muct_xgmi_iface_t *iface,
                                              double bandwidth);
 
 
-/** iface_estimate_perf: as the attributes say, or of the pair of GPUs that is named. */
+/** iface_estimate_perf: of the interface, or of the pair of GPUs in @a attr. */
 ucs_status_t muct_xgmi_perf_estimate(uct_iface_h iface, uct_perf_attr_t *attr);
 
 #endif

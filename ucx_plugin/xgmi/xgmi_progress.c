@@ -29,13 +29,13 @@
 /* The capacity of a ring; other peers may go on sending. */
 #define MUCT_XGMI_MAX_LAST_MESSAGES 1024
 
-/* Calls of progress between two looks at whether peers live. */
+/* Calls of progress between two checks that the peers live. */
 #define MUCT_XGMI_PROGRESS_TO_LOOK 4096
 
-/* Time between two such looks of a thread that sleeps. */
+/* Time between two of these checks by a sleeping thread. */
 #define MUCT_XGMI_LOOK_AT_PEERS_NS 1000000000
 
-/* Time between two looks at invalidations of a thread that sleeps. */
+/* Time between two checks of invalidations by a sleeping thread. */
 #define MUCT_XGMI_LOOK_AT_INVALS_NS 1000000
 
 /* The least time between two looks of a thread that arms again and again. */

@@ -166,7 +166,7 @@ static inline void muct_xgmi_ep_commit(muct_xgmi_ep_t *ep, muct_xgmi_queue_t *qu
 }
 
 
-/** Operations of one piece, as the endpoint's table has them. */
+/** Operations of one piece, for the endpoint's operation table. */
 ucs_status_t muct_xgmi_ep_put_short(uct_ep_h ep, const void *buffer, unsigned length,
                                     uint64_t remote_addr, uct_rkey_t rkey);
 ssize_t muct_xgmi_ep_put_bcopy(uct_ep_h ep, uct_pack_callback_t pack_cb, void *arg,

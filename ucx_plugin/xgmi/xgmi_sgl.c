@@ -21,7 +21,7 @@
  * UCP, which are short, so that irregular ones pay for one look in a batch. */
 #define MUCT_XGMI_SGL_MAX_SKIP 4096
 
-/* Longer strides are not looked for: with these no multiple of one wraps around. */
+/* Longest stride of a run: no multiple of it within a list wraps around. */
 #define MUCT_XGMI_SGL_MAX_STRIDE (UINT64_C(1) << 40)
 
 /* Bytes from which a piece that is not aligned is better copied by itself, as vectors,

@@ -77,7 +77,7 @@ ucs_status_t muct_rdma_ep_pending_add(uct_ep_h tl_ep, uct_pending_req_t *req,
 
     (void)flags;
     if (ep->state == MUCT_RDMA_EP_FAILED) {
-        return UCS_ERR_BUSY; /* the operation will say with what */
+        return UCS_ERR_BUSY; /* the operation returns the error */
     }
 
     /* Refuse a request only if nothing under way will make room later. Then everything

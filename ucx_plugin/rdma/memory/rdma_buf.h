@@ -87,7 +87,7 @@ static inline unsigned muct_rdma_buf_pool_num_free(const muct_rdma_buf_pool_t *p
     return pool->num - pool->num_in_use;
 }
 
-/** Whether all buffers that can be are in use: one has to come back. */
+/** Whether every buffer of the pool is in use and no more may be allocated. */
 static inline bool muct_rdma_buf_pool_is_dry(const muct_rdma_buf_pool_t *pool)
 {
     return (pool->free == NULL) && (pool->num >= pool->max);

@@ -93,11 +93,11 @@ ucs_status_t muct_rdma_mem_create_bare(struct ibv_pd *pd, void *address,
                                        muct_rdma_mem_t **mem_p);
 
 /**
- * The device of @a pd is gone: regions made from now on have no keys with it, only
- * those of their twins. UCP goes on to register what it sends over endpoints that
- * moved. So is one whose removal a registration finds, before its event is read.
+ * Mark the device of @a pd as removed. New regions get no keys of it, only keys of its
+ * twins, since UCP still registers what it sends over endpoints that moved. A
+ * registration that meets the removal before its event is read does the same.
  *
- * @return UCS_OK or UCS_ERR_NO_MEMORY; several times is as once.
+ * @return UCS_OK or UCS_ERR_NO_MEMORY; a repeated call changes nothing.
  */
 ucs_status_t muct_rdma_mem_set_gone(const struct ibv_pd *pd);
 

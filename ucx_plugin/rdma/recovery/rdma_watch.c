@@ -6,7 +6,7 @@
 
 #include <inttypes.h>
 
-/* Least limit: programs may not run for as long on a busy machine */
+/* Least limit; on a busy machine a process may not run for that long */
 #define MUCT_RDMA_WATCH_LEAST_MS 2000
 
 /* Bytes that any path moves in a millisecond, 10 MB/s */

@@ -493,8 +493,8 @@ void muct_xgmi_batch_start(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch)
 /* ---- finishing ---- */
 
 /*
- * A word in host memory does not come: has the device failed? Asked rarely, and so that
- * no capture is broken.
+ * The batch's word in host memory is not written: query whether the device has failed.
+ * The query is rare and breaks no capture.
  */
 static bool muct_xgmi_queue_poll_batch(muct_xgmi_queue_t *queue,
                                        muct_xgmi_batch_t *batch, unsigned stream,
@@ -522,7 +522,7 @@ static bool muct_xgmi_queue_poll_batch(muct_xgmi_queue_t *queue,
     muct_error("stream %u of device %d ended without writing %u: %s", stream,
                queue->device, value, muct_gpu_error_name(queue->gpu, ret));
     batch->status = UCS_ERR_IO_ERROR;
-    muct_xgmi_queue_sync(queue, stream); /* what is behind it may run */
+    muct_xgmi_queue_sync(queue, stream); /* later work of the stream may still run */
     return true;
 }
 

@@ -25,7 +25,7 @@ void muct_xgmi_gather_open(muct_xgmi_gather_t *gather, bool is_at_rest)
     gather->thread = pthread_self();
     gather->is_urgent = false;
     gather->count = 0;
-    /* a row that was slow once does not make later ones wait */
+    /* one slow row must not delay the later ones */
     gather->interval_ns = (gather->interval_ns + MUCT_XGMI_GATHER_INTERVAL_NS) / 2;
 }
 

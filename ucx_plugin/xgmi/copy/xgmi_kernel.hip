@@ -431,7 +431,7 @@ muct_copy_batch(const muct_xgmi_copy_args_t *args, const struct muct_batch *batc
             for (u = 0; u < MUCT_UNROLL; ++u) {
                 vec[u] = muct_load(addr.y + (u * MUCT_WAVE * MUCT_VEC_SIZE));
             }
-            /* the next one is looked for while the loads are under way */
+            /* find the next tile while the loads are in flight */
             tile = muct_next(args, tile, is_tail, taken);
             at = muct_find(batch, at, tile, lane);
 #pragma unroll

@@ -168,7 +168,7 @@ static inline bool muct_xgmi_list_add_alike(muct_xgmi_list_t *list, uint64_t dst
 }
 
 
-/** The shape of an entry of the list, which has one. */
+/** The shape of an entry that is a run. */
 static inline const muct_xgmi_shape_t *muct_xgmi_list_shape_of(
     const muct_xgmi_list_t *list, const muct_xgmi_entry_t *entry)
 {

@@ -281,7 +281,7 @@ ucs_status_t muct_xgmi_queue_add_window(muct_xgmi_queue_t *queue,
 void muct_xgmi_queues_release(void);
 
 
-/** Start what is gathered, if anything is, whatever else runs. */
+/** Start the gathered list, if there is one, beside running batches. */
 void muct_xgmi_queue_start(muct_xgmi_queue_t *queue);
 
 
@@ -422,8 +422,8 @@ static inline void muct_xgmi_queue_set_operands(muct_xgmi_queue_t *queue,
 
 
 /**
- * Add a piece; room for it was reserved. One that continues the last piece of another
- * operation is the only one of its own, or the operands are set before it.
+ * Add a piece, after room for it was reserved. It may join the last piece of another
+ * operation only if it is the only piece of its own; otherwise set the operands first.
  */
 static inline void muct_xgmi_queue_add(muct_xgmi_queue_t *queue, uint64_t dst,
                                        uint64_t src, uint64_t length)

@@ -121,9 +121,9 @@ ucs_status_t muct_xgmi_map_get(muct_xgmi_map_t *map, muct_xgmi_peer_t *peer,
 
 
 /**
- * Begin to open a mapping that will be needed. For a peer's first allocation on a
- * device, and never again, the call waits for the end, @a open_timeout_ms at most. The
- * result shows whether there is a way at all.
+ * Begin to open a mapping that will be needed. Only for a peer's first allocation on a
+ * device does the call wait for the result, @a open_timeout_ms at most: that result
+ * decides whether the peer's memory can be reached at all.
  *
  * @return See @ref muct_xgmi_map_try, but without a reference.
  */

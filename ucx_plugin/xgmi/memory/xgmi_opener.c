@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * opener->lock guards everything and is not held while something is opened. A line is
- * what a peer has to be opened, and the thread that does so. When it is empty, it goes
- * to those that have ended, where the next thread or the opener's end joins its thread.
+ * opener->lock guards everything and is not held during an open. A line is the queue of
+ * a peer's mappings to open, with the thread that opens them. An empty line moves to
+ * the list of ended lines; the next thread, or the opener's end, joins its thread.
  */
 
 #include "xgmi/memory/xgmi_opener.h"

@@ -16,7 +16,7 @@
 typedef struct muct_xgmi_rkey {
     muct_xgmi_key_t key;
     muct_xgmi_peer_t *peer;               /**< Owner; holds a reference */
-    uint64_t uid;                         /**< Never comes again in this process */
+    uint64_t uid;                         /**< Never reused in this process */
     const muct_xgmi_region_t *ptr_region; /**< Held for rkey_ptr, or NULL */
 } muct_xgmi_rkey_t;
 
