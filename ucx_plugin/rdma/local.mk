@@ -44,6 +44,8 @@ muct_sources += \
 	ucx_plugin/rdma/memory/rdma_md.c \
 	ucx_plugin/rdma/memory/rdma_md.h \
 	ucx_plugin/rdma/memory/rdma_md_mem.c \
+	ucx_plugin/rdma/memory/rdma_md_reg.c \
+	ucx_plugin/rdma/memory/rdma_md_reg.h \
 	ucx_plugin/rdma/memory/rdma_mr.c \
 	ucx_plugin/rdma/memory/rdma_mr.h \
 	ucx_plugin/rdma/memory/rdma_rkeys.c \

@@ -3,6 +3,7 @@
 #include "rdma/ep/rdma_carrier.h"
 
 #include "base/muct_log.h"
+#include "rdma/memory/rdma_md_reg.h"
 #include "rdma/memory/rdma_mr.h"
 
 #include <inttypes.h>

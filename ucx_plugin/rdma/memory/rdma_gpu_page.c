@@ -4,7 +4,7 @@
 
 #include "base/muct_gpu.h"
 #include "base/muct_log.h"
-#include "rdma/memory/rdma_md.h"
+#include "rdma/memory/rdma_md_reg.h"
 
 #include <string.h>
 

@@ -6,6 +6,7 @@
 #include "base/muct_log.h"
 #include "base/muct_stub_ops.h"
 #include "rdma/device/rdma_family.h"
+#include "rdma/memory/rdma_md_reg.h"
 #include "rdma/memory/rdma_rkeys.h"
 
 #include <limits.h>

@@ -61,19 +61,7 @@ struct muct_rdma_md {
     muct_rdma_async_t async;
 };
 
-/* ---- registration: rdma_md_mem.c ---- */
-
-/**
- * Register memory of the host or of a GPU, that by dma-buf or address as the options
- * say.
- *
- * @param [in] params  dmabuf_fd is -1 unless the caller has one.
- * @return As @ref muct_rdma_mem_create; UCS_ERR_UNSUPPORTED also when it must be by
- *         dma-buf and there is none.
- */
-ucs_status_t muct_rdma_md_reg(muct_rdma_md_t *md, void *address, size_t length,
-                              const muct_rdma_mem_params_t *params,
-                              muct_rdma_mem_t **mem_p);
+/* ---- rdma_md_mem.c ---- */
 
 /**
  * Register GPU memory anew if [address, address + length) of the region has got other
@@ -100,22 +88,12 @@ static inline ucs_status_t muct_rdma_md_keep_up(muct_rdma_md_t *md,
 }
 
 /**
- * Whether the device registers GPU memory: it takes dma-bufs, or registers some memory
- * of the calling thread's GPU by its address. The result serves a kind of device as
- * long as a memory domain is open. Nothing is exported.
- */
-bool muct_rdma_md_try_gpu_direct(muct_rdma_md_t *md);
-
-/**
  * The page that peers read from to flush their writes to memory of the host; registered
  * by the first call, until the memory domain is closed.
  *
  * @return UCS_OK, or as @ref muct_rdma_mem_create.
  */
 ucs_status_t muct_rdma_md_get_flush_page(muct_rdma_md_t *md, muct_rdma_mem_t **mem_p);
-
-/** A memory domain was opened, or closed. */
-void muct_rdma_md_count(int change);
 
 ucs_status_t muct_rdma_md_mem_reg(uct_md_h md, void *address, size_t length,
                                   const uct_md_mem_reg_params_t *params,
