@@ -25,8 +25,7 @@ src/xfer/xfer.h
 ucx_plugin/base/muct_gpu.h
 perf/gpu/gpu_bench.h
 perf/workload/options.h
-perf/kv_perf/run.h
-perf/kv_perf/sweep.h'
+perf/kv_perf/run.h'
 
 # Lines of each function, with its place: from its name to its end.
 functions() { # DIR FOLDER
