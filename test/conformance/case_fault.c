@@ -22,6 +22,7 @@
 
 #define CT_FAULT_SPACE ((size_t)4 << 20)
 #define CT_FAULT_MAX_OPS 4096
+#define CT_FAULT_MAX_MESSAGES 1000000 /* that no peer takes */
 
 
 typedef struct ct_fault {
@@ -306,6 +307,77 @@ static void ct_fault_stop_peer(ct_t *ct)
     ck_assert_int_eq(waitid(P_PID, (id_t)ct->peer.pid, &info, WSTOPPED | WNOWAIT), 0);
 }
 
+/* Message that waits for room */
+typedef struct ct_fault_request {
+    uct_pending_req_t req;
+    uct_ep_h ep;
+    unsigned num_over; /**< Sent, failed or purged */
+} ct_fault_request_t;
+
+static ucs_status_t ct_fault_send(uct_pending_req_t *req)
+{
+    ct_fault_request_t *request = ucs_container_of(req, ct_fault_request_t, req);
+    ucs_status_t status = uct_ep_am_short(request->ep, CT_AM_ID_FILL, 0, NULL, 0);
+
+    if (status == UCS_ERR_NO_RESOURCE) {
+        return status;
+    }
+    ++request->num_over;
+    return UCS_OK;
+}
+
+static void ct_fault_purged(uct_pending_req_t *req, void *arg)
+{
+    (void)arg;
+    ++ucs_container_of(req, ct_fault_request_t, req)->num_over;
+}
+
+/* Messages until one has to wait. @return Whether one does. */
+static int ct_fault_fill(ct_t *ct, ct_fault_request_t *request)
+{
+    static const char bytes[64];
+    ucs_status_t status = UCS_OK;
+    unsigned i;
+
+    memset(request, 0, sizeof(*request));
+    request->req.func = ct_fault_send;
+    request->ep = ct->ep;
+    for (i = 0; (i < CT_FAULT_MAX_MESSAGES) && (status == UCS_OK); ++i) {
+        status = uct_ep_am_short(ct->ep, CT_AM_ID_FILL, i, bytes, 8);
+    }
+    return (status == UCS_ERR_NO_RESOURCE) &&
+           (uct_ep_pending_add(ct->ep, &request->req, 0) == UCS_OK);
+}
+
+/* A flush that succeeded would let the application free a request that is still
+ * pending. */
+static void flush_waits_for_pending_requests_of_the_dead(ct_t *ct)
+{
+    uint64_t deadline = mkv_test_now_ms() + (uint64_t)mkv_test_limit_ms();
+    ct_fault_request_t request;
+    int is_pending;
+
+    ct_connect(ct);
+    ct_fault_stop_peer(ct);
+    is_pending = ct_fault_fill(ct, &request);
+    ct_fault_kill_peer(ct);
+    if (!is_pending) {
+        snprintf(ct->skip, sizeof(ct->skip), "no message has to wait");
+        return;
+    }
+    while (ct->side.events.num_ep_errors == 0) {
+        ck_assert_msg((uct_iface_flush(ct->side.iface, 0, NULL) != UCS_OK) ||
+                          (request.num_over > 0),
+                      "the interface is flushed, and a request is pending");
+        ct_progress(ct);
+        ck_assert_msg(mkv_test_now_ms() < deadline,
+                      "the death of the peer goes unnoticed");
+    }
+    uct_ep_pending_purge(ct->ep, ct_fault_purged, NULL);
+    ck_assert_uint_eq(request.num_over, 1);
+    snprintf(ct->covered, sizeof(ct->covered), "one request");
+}
+
 /*
  * Memory that was never used before. The peer's process may have to be queried for it;
  * neither its key nor the operation may block until it answers.
@@ -554,6 +626,11 @@ const ct_case_t ct_cases_fault[] = {
     {"death_during_a_flush_ends_it_once",
      .flags = UCT_IFACE_FLAG_ERRHANDLE_PEER_FAILURE, .traits = CT_TRAIT_OTHER_PROCESS,
      .run = death_during_a_flush_ends_it_once},
+    {"flush_waits_for_pending_requests_of_the_dead",
+     .flags = UCT_IFACE_FLAG_ERRHANDLE_PEER_FAILURE | UCT_IFACE_FLAG_AM_SHORT |
+              UCT_IFACE_FLAG_PENDING,
+     .traits = CT_TRAIT_OTHER_PROCESS,
+     .run = flush_waits_for_pending_requests_of_the_dead},
     {"failed_endpoint_refuses_everything",
      .flags = UCT_IFACE_FLAG_ERRHANDLE_PEER_FAILURE, .traits = CT_TRAIT_OTHER_PROCESS,
      .run = failed_endpoint_refuses_everything},
