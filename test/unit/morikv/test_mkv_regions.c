@@ -229,8 +229,8 @@ START_TEST(bad_regions_are_refused_and_change_nothing)
 }
 END_TEST
 
-/* No transport would touch the memory before a transfer does. Loop index: all pages are
- * missing, the last one, none, or it is a GPU's */
+/* No transport would touch the memory before a transfer does. Loop index: the first
+ * page is missing, the last one, none, or all and it is a GPU's */
 START_TEST(host_memory_that_is_not_mapped_is_refused)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -242,7 +242,7 @@ START_TEST(host_memory_that_is_not_mapped_is_refused)
     region.length = region.unit_bytes * (3 * page / region.unit_bytes - 1);
     region.mem_type = (_i == 3) ? UCS_MEMORY_TYPE_ROCM : UCS_MEMORY_TYPE_HOST;
     if (_i != 2) {
-        munmap(memory + ((_i == 1) ? 2 * page : 0), ((_i == 1) ? 1 : 3) * page);
+        munmap(memory + ((_i == 1) ? 2 * page : 0), ((_i == 3) ? 3 : 1) * page);
     }
     fake_ucp_reset();
     pair_open_bare(0, NULL);
