@@ -10,6 +10,7 @@
 #include "test/support/mkv_test.h"
 
 #include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,8 +30,9 @@ static const char *const it_tls[] = {"mori_xgmi,mori_copy,self",
 START_TEST(sleeper_rests_behind_each_order_of_ends)
 {
     static char program[PATH_MAX], wire[64];
-    const char *argv[] = {program,
-                          (getenv("MKV_TEST_NIGHTLY") != NULL) ? "1" : IT_EVERY, NULL};
+    const bool is_full =
+        (getenv("MKV_TEST_NIGHTLY") != NULL) && (getenv("MKV_TEST_FEWER") == NULL);
+    const char *argv[] = {program, is_full ? "1" : IT_EVERY, NULL};
     it_result_t result;
 
     if ((strstr(it_tls[_i], "mori_rdma") != NULL) && !it_has_transport("mori_rdma")) {

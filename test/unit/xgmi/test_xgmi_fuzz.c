@@ -521,7 +521,10 @@ static void add_case(Suite *suite, const char *name, SFun begin, SFun end,
 
 int main(void)
 {
-    const int num = (getenv("MKV_TEST_NIGHTLY") != NULL) ? MANY_ROUNDS : NUM_ROUNDS;
+    const bool is_full =
+        (getenv("MKV_TEST_NIGHTLY") != NULL) && (getenv("MKV_TEST_FEWER") == NULL);
+    const int num =
+        (int)mkv_test_rounds(is_full ? MANY_ROUNDS : NUM_ROUNDS, NUM_ROUNDS);
     Suite *suite = suite_create("xgmi_fuzz");
 
     setenv("UCX_MORI_HIP_LIB", HIPCPU_PATH, 1);
