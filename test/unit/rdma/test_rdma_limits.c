@@ -9,11 +9,13 @@
 #include "rdma/device/rdma_config.h"
 #include "rdma/device/rdma_family.h"
 #include "rdma/memory/rdma_gpu_way.h"
+#include "rdma/memory/rdma_mr.h"
 #include "rdma/queue/rdma_qp.h"
 #include "rdma/queue/rdma_wc.h"
 
 #include <ucs/sys/string.h>
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -174,6 +176,13 @@ START_TEST(kernel_without_shared_device_memory_is_detected)
     ck_assert_str_eq(lack, rows[_i].lack);
     snprintf(path, sizeof(path), "rm -r %s", root);
     ck_assert_int_eq(system(path), 0);
+}
+END_TEST
+
+/* A full page table is EINVAL on ionic (InferenceX PR 3330). */
+START_TEST(refused_registration_names_huge_pages)
+{
+    ck_assert_ptr_nonnull(strstr(muct_rdma_mr_remedy(EINVAL), "huge pages"));
 }
 END_TEST
 
@@ -440,8 +449,9 @@ int main(void)
     tcase_add_test(tcase, an_option_of_the_user_overrides_the_family);
     tcase_add_loop_test(tcase, bond_has_a_queue_pair_a_link, 0, 4);
     tcase_add_loop_test(tcase, kernel_without_shared_device_memory_is_detected, 0, 6);
+    tcase_add_test(tcase, refused_registration_names_huge_pages);
     tcase_add_loop_test(tcase, way_to_gpu_memory_follows_device_kernel_and_release, 0,
-                        5);
+                        8);
     tcase_add_loop_test(tcase, way_to_gpu_memory_may_be_forced, 0, 8);
     tcase_add_test(tcase, wishes_are_met_where_the_device_can);
     tcase_add_test(tcase, wishes_beyond_the_device_are_clamped);
