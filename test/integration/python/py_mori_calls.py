@@ -180,14 +180,14 @@ class Calls(WithSlow):
 
     def test_a_write_that_may_still_arrive_is_not_quiet(self):
         hub = self.engine._get_hub()
-        on_event = hub._hear_operation
+        on_event = hub._on_operation
 
         def arrives(event, operation):
             may_arrive = event.type == EventType.QUIET
             on_event(dataclasses.replace(event, value=int(may_arrive)), operation)
 
         for patched in (on_event, arrives):
-            with mock.patch.object(hub, "_hear_operation", patched):
+            with mock.patch.object(hub, "_on_operation", patched):
                 status = self.session.write(0, 0, SIZE, 1)
                 wait_for(lambda: not hub._running and not status.InProgress(), self.slow.step)
             self.assertEqual(status.Quiet(), patched is on_event)

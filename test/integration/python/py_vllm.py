@@ -176,7 +176,7 @@ class TwoWorkers(unittest.TestCase):
 
     def test_a_reader_that_has_left_does_no_harm(self):
         self.load([11, 2], PUSH)
-        wait_for(lambda: self.p.worker._asked)
+        wait_for(lambda: self.p.worker._requests)
         self.d.worker.close()
         wait_for(lambda: not self.p.worker._context.peers())
         self.p.step("p", Step(7, {0: [3, 9]}, True, 8, 8), [3, 9])

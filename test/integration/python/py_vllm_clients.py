@@ -115,7 +115,7 @@ class Engine:
                 "ids": list(worker._by_id),
                 "readers": len(worker._readers),
                 "targets": list(worker._targets),
-                "asked": list(worker._asked),
+                "asked": list(worker._requests),
                 "writers": worker._has_writers,
                 "transfers": worker._context.stats()["xfers_open"],
             }
