@@ -186,7 +186,7 @@ class Killed(unittest.TestCase):
         self.push_whole()
 
     def test_no_block_is_free_before_it_is_quiet(self):
-        hear, held = self.worker._hear, []
+        hear, held = self.worker._on_event, []
 
         def hold(event):
             if event.type == EventType.QUIET:
@@ -194,7 +194,7 @@ class Killed(unittest.TestCase):
             else:
                 hear(event)
 
-        with mock.patch.object(self.worker, "_hear", hold):
+        with mock.patch.object(self.worker, "_on_event", hold):
             request = self.push_half()
             wait_for(lambda: held)  # it has failed before
             self.assertEqual(self.decode.step(), (set(), set()))
