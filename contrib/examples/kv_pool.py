@@ -12,8 +12,8 @@ without a buffer in between. The pool itself moves nothing: it has an index of k
 longest ago, and reserves slots. A slot has one of three states: free, being stored, or in the index; a
 slot in the index stays while engines load it.
 
-An engine that dies gives its slots back. Those that it was writing to are free again when its process has
-ended, not when its connection has: a living process may still write.
+An engine that dies gives its slots back. Those that it may be writing to are free again when its write is
+quiet, or when its process has ended; not when its connection has: a living process may still write.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ import morikv
 import tiny_llm
 from morikv import EventType, Mode
 
-STORE, LOAD, END, COUNT = range(4)  # requests, as types of messages; the answer has the same
+STORE, STORED, LOAD, END, COUNT = range(5)  # requests, as types of messages; the answer has the same
 LIMIT_S = 30
 
 # ---- the pool ----
@@ -58,23 +58,30 @@ class Pool:
         self.num_loads = collections.Counter()  # by slot
         self.free = list(range(self.num_slots))
         self.requests = {}  # (engine, id): kind and slots by key
-        self.ended = []  # (process, slots) that the process was writing to
         self.processes = {}  # pidfds by the engine's name
         self.server = socket.socket(socket.AF_UNIX)
         self.server.bind(path)
         self.server.listen()
 
     def welcome(self):
-        """Answer engines that connect: where the pool's memory is. Its kernel vouches for their pids."""
+        """Answer engines that connect: where the pool's memory is. The kernel vouches for their pids."""
         while True:
             connection, _address = self.server.accept()
-            with connection:
-                credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-                pid = struct.unpack("3i", credentials)[0]
-                self.processes[f"engine {pid}"] = os.pidfd_open(pid)  # an engine a process
-                blob = base64.b64encode(self.context.blob(full=True)).decode()
-                answer = {"blob": blob, "region": self.region.id, "block": self.block}
-                connection.sendall(json.dumps(answer).encode())
+            try:
+                with connection:
+                    self.welcome_one(connection)
+            except OSError as error:
+                report("an engine did not connect", error)
+
+    def welcome_one(self, connection):
+        connection.settimeout(LIMIT_S)
+        credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+        engine = f"engine {struct.unpack('3i', credentials)[0]}"
+        if engine not in self.processes:
+            self.processes[engine] = os.pidfd_open(int(engine.split()[1]))
+        blob = base64.b64encode(self.context.blob(full=True)).decode()
+        answer = {"blob": blob, "region": self.region.id, "block": self.block}
+        connection.sendall(json.dumps(answer).encode())
 
     def take_slot(self):
         """:return: a free slot, else the one whose use is longest ago; None: all are in use."""
@@ -116,48 +123,52 @@ class Pool:
     def on_request(self, event, engine):
         kind, slots = event.value, {}
         if kind in (STORE, LOAD):
-            keys = json.loads(event.data)
-            slots = self.store(keys) if kind == STORE else self.load(keys)
+            keys = [str(key) for key in json.loads(event.data)]
+            if kind == LOAD:
+                slots = self.load(keys)
+            elif engine in self.processes:  # else its end would not be seen
+                slots = self.store(keys)
             self.requests[engine, event.id] = kind, slots
-        elif kind == END:
-            self.end(engine, event.id)
+        elif kind in (STORED, END):
+            self.end(engine, event.id, kind == STORED)
         else:
             slots = {"free": len(self.free), "stored": len(self.index), "slots": self.num_slots}
         event.peer.send(event.id, kind, data=json.dumps(slots).encode())
 
-    def on_end(self, peer, engine):
-        writing = []
-        for name, id in [request for request in self.requests if request[0] == engine]:
-            if self.requests[name, id][0] == STORE:
-                writing += self.requests.pop((name, id))[1].values()
-            else:
+    def end_all(self, engine, kinds):
+        for (name, id), (kind, _slots) in list(self.requests.items()):
+            if name == engine and kind in kinds:
                 self.end(name, id)
-        if engine in self.processes:
-            self.ended.append((self.processes.pop(engine), writing))
-        peer.close(force=True)
+
+    def on_event(self, event):
+        engine = event.peer.query().name if event.peer is not None else ""
+        if event.type == EventType.MSG:
+            self.on_request(event, engine)
+        elif event.type in (EventType.PEER_FAILED, EventType.PEER_CLOSED):
+            self.end_all(engine, (LOAD,))
+            event.peer.close(force=True)
 
     def collect(self):
         """Free what engines were writing to whose process has ended."""
-        for entry in list(self.ended):
-            process, slots = entry
+        for engine, process in list(self.processes.items()):
             if select.select([process], [], [], 0)[0]:
-                self.free += slots
-                self.ended.remove(entry)
+                self.end_all(engine, (STORE, LOAD))
+                del self.processes[engine]
                 os.close(process)
 
     def run(self):
         threading.Thread(target=self.welcome, daemon=True).start()
         while True:
             for event in self.context.events(timeout=0.1):
-                engine = event.peer.query().name if event.peer is not None else ""
-                if event.type == EventType.MSG:
-                    self.on_request(event, engine)
-                elif event.type == EventType.NOTE:
-                    self.end(engine, event.id, event.status == 0)
-                    event.peer.send(event.id, STORE)
-                elif event.type in (EventType.PEER_FAILED, EventType.PEER_CLOSED):
-                    self.on_end(event.peer, engine)
+                try:
+                    self.on_event(event)
+                except (morikv.MorikvError, ValueError, TypeError) as error:
+                    report("a request failed", error)
             self.collect()
+
+
+def report(text, error):
+    print(f"kv_pool.py: {text}: {error}", file=sys.stderr, flush=True)
 
 
 # ---- an engine ----
@@ -168,6 +179,7 @@ class Engine:
 
     def __init__(self, path, memory):
         with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(LIMIT_S)
             connection.connect(path)
             answer = json.loads(connection.makefile().read())
         self.block, self.there, self.ids = answer["block"], answer["region"], itertools.count(1)
@@ -198,37 +210,35 @@ class Engine:
         answer = self.wait(lambda event: event.type == EventType.MSG and event.id == id)
         return json.loads(answer.data or b"{}")
 
-    def move(self, mode, id, slots, blocks, note=None):
+    def move(self, mode, id, slots, blocks):
+        """:return: whether nothing moves any more, and the operation's status."""
         here = [blocks[key] * self.block for key in slots]
         there = [slot * self.block for slot in slots.values()]
         operation = self.peer.post(
-            mode, self.region, self.there, here, there, self.block, id=id, note=note
+            mode, self.region, self.there, here, there, self.block, id=id
         )
         self.wait(lambda event: event.type == EventType.QUIET and event.operation is operation)
-        status = operation.status
+        info = operation.query()
         operation.close()
-        morikv.errors.check(status)
+        return not info.may_arrive, info.status
 
     def store(self, blocks):
         """Store blocks, given by key. :return: keys that are new in the pool."""
         id = next(self.ids)
         slots = self.request(STORE, id, blocks)
-        if not slots:
-            self.request(END, id)
-            return []
-        self.move(Mode.WRITE, id, slots, blocks, note=b"stored")
-        self.wait(lambda event: event.type == EventType.MSG and event.id == id)
+        is_quiet, status = self.move(Mode.WRITE, id, slots, blocks) if slots else (True, 0)
+        if is_quiet:
+            self.request(STORED if status == 0 else END, id)
+        morikv.errors.check(status)
         return list(slots)
 
     def load(self, blocks):
         """Load into blocks, given by key. :return: keys that the pool has."""
         id = next(self.ids)
         slots = self.request(LOAD, id, blocks)
-        try:
-            if slots:
-                self.move(Mode.READ, id, slots, blocks)
-        finally:
-            self.request(END, id)
+        status = self.move(Mode.READ, id, slots, blocks)[1] if slots else 0
+        self.request(END, id)
+        morikv.errors.check(status)
         return list(slots)
 
 

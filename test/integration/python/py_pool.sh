@@ -37,8 +37,11 @@ if [ "$status" != 0 ] || ! grep -q 'list put rocm>host: xgmi (sgl mori_xgmi/' <<
     exit 1
 fi
 # the control
-if demo mori_copy,tcp | grep -q mori_xgmi; then
-    echo "py_pool.sh: mori_xgmi moved bytes without being in UCX_TLS"
+out=$(demo mori_copy,tcp)
+status=$?
+if [ "$status" != 0 ] || grep -q 'mori_xgmi/' <<<"$out" || ! grep -q 'killed.*get host>rocm: ' <<<"$out"; then
+    echo "$out"
+    echo "py_pool.sh: exit status $status without mori_xgmi; expected 0, and another path"
     exit 1
 fi
 echo "py_pool.sh: passed"
