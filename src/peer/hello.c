@@ -298,6 +298,9 @@ static mkv_status_t mkv_hello_send_new(mkv_peer_t *peer)
 {
     bool is_more = (peer->sent_epoch >= peer->ctx->removed_epoch);
 
+    if (peer->sent_epoch == peer->ctx->epoch) {
+        return MKV_OK; /* sent by another thread while the commit or drop paused */
+    }
     return mkv_hello_send_since(peer, MKV_MSG_REGIONS, is_more ? peer->sent_epoch : 0);
 }
 

@@ -99,7 +99,9 @@ static void mkv_blob_add_regions(mkv_ctx_t *ctx, const mkv_audience_t *audience,
         if (audience->since != 0) {
             break;
         }
-        mkv_blob_add_mem(audience, info, mem);
+        if (mem->num_regions > 0) { /* else it is being made or released */
+            mkv_blob_add_mem(audience, info, mem);
+        }
     }
     for (item = first; item != &ctx->regions; item = item->next) {
         region = mkv_container_of(item, mkv_lregion_t, list);

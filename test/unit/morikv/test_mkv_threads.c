@@ -8,6 +8,7 @@
 
 #include "test/support/mkv_pair.h"
 
+#include "src/peer/hello.h"
 #include "src/post/post.h"
 
 #include <pthread.h>
@@ -669,10 +670,30 @@ static void one_more_is_registered(unsigned count)
     ck_assert_uint_ge(num_memh(), count);
 }
 
+static unsigned num_mems_known_of_a(void)
+{
+    const mkv_rmem_t *mem;
+    unsigned num = 0;
+
+    mkv_list_for_each(mem, &B->peers[0]->remote.mems, list)
+    {
+        num += mem->is_current;
+    }
+    return num;
+}
+
+/* Another thread's call that sends all regions and keys, between a drop's rounds */
+static void the_keys_are_sent(unsigned count)
+{
+    if (count == 1) {
+        OK(mkv_hello_send_keys(A->peers[1]));
+    }
+}
+
 START_TEST(registrations_let_other_threads_in)
 {
     long_call_t committing = {.run = commit, .at_pause = one_more_is_registered};
-    long_call_t dropping = {.run = drop};
+    long_call_t dropping = {.run = drop, .at_pause = the_keys_are_sent};
     unsigned before, i;
 
     pair_setup();
@@ -687,6 +708,9 @@ START_TEST(registrations_let_other_threads_in)
     OK(dropping.status);
     ck_assert_uint_eq(num_memh(), before);
     pair_run();
+    ck_assert(mkv_conn_is_alive(B->peers[0]->state));
+    ck_assert_uint_eq(B->peers[0]->remote.epoch, A->ctx->epoch);
+    ck_assert_uint_eq(num_mems_known_of_a(), before);
     pair_teardown();
 }
 END_TEST
