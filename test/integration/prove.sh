@@ -159,9 +159,11 @@ cat >"$work/perftest/ib_write_bw" <<'END'
 echo " #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]"
 printf ' %-7lu    %-10u       %-7.2f            %-7.2f\t\t     %-7.6f\n' 1048576 23423 0 "$([[ "$*" = *"--use_rocm 1 "* ]] && echo 160 || echo 392)" 0.0468
 END
-mkdir "$work/crash"
+mkdir "$work"/{crash,fail,hang}
 printf '#!/bin/sh\necho "risk handles not seen"\nkill -SEGV $$\n' >"$work/crash/gpu_risks"
-chmod +x "$work"/{crash/gpu_risks,tb/TransferBench,rbt/rocm-bandwidth-test,perftest/ib_write_bw}
+printf '#!/bin/sh\necho "gpu_risks: waiting for the end of a copy failed"\nexit 1\n' >"$work/fail/gpu_risks"
+printf '#!/bin/sh\nexec sleep 10\n' >"$work/hang/gpu_risks"
+chmod +x "$work"/{crash/gpu_risks,fail/gpu_risks,hang/gpu_risks,tb/TransferBench,rbt/rocm-bandwidth-test,perftest/ib_write_bw}
 
 # what no short run shows: stages left out, a wrong port, and what is anonymous
 python3 - "$build/contrib/mori_prove" "$work" >"$work/out" 2>&1 <<'END' || fail "a rule of verdicts or of anonymity does not hold"
@@ -223,13 +225,14 @@ for red, result, reason in reds:
 assert prove.judge(nic, prove.Result(0, good, [row]), "a:1") == ""
 assert "expected port b:1, went by a:1" in prove.judge(nic, prove.Result(0, good, [row]), "b:1")
 
-# gpu_risks that is ended by a signal, and one that is missing
-prove.Job.stages = [green]
+# gpu_risks that is ended by a signal, fails, or hangs, and one that is missing
+prove.Job.stages, prove.Job.num_gpus, prove.Job.options.limit = [green], 2, 0.2
 crash = next(risk for risk in prove.RISKS if risk.probe == "*")
 probe = next(risk for risk in prove.RISKS if risk.probe == "pids")
-for folder, states in (("crash", ("BROKEN", "cannot be seen here")), ("none", ("cannot be seen here", "cannot be seen here"))):
+broken = ("BROKEN", "cannot be seen here")
+for folder, states in (("crash", broken), ("fail", broken), ("hang", broken), ("none", ("cannot be seen here", "cannot be seen here"))):
     prove.os.environ["PATH"] = f"{sys.argv[2]}/{folder}:/usr/bin:/bin"
-    prove.Probes.done, prove.Probes.crashed, prove.Probes.lines, prove.Job.options.path = False, False, {}, []
+    prove.Probes.done, prove.Probes.has_failed, prove.Probes.lines, prove.Job.options.path = False, False, {}, []
     found = [prove.look_at_risk(risk, "") for risk in (crash, probe)]
     assert tuple(item["state"] for item in found) == states, found
 assert found[1]["reason"] == "gpu_risks is not installed"
