@@ -260,7 +260,7 @@ static void hipcpu_kernel_run(hipcpu_op_t *op)
         }
     }
     __atomic_store_n(arrivals, 0, __ATOMIC_RELEASE);
-    op->is_flagged = (args->flag != 0);
+    op->is_flagged = (args->flag != 0) && !is_late;
     if (!is_late) {
         hipcpu_kernel_tell(op);
     }
