@@ -214,6 +214,7 @@ static ucs_status_t muct_xgmi_mem_examine(const muct_xgmi_md_t *md, void *addres
     }
 
     mem->is_host = true;
+    mem->is_private = (flags & UCT_MD_MEM_FLAG_NONBLOCK) != 0; /* peers pin as well */
     mem->device = muct_xgmi_md_default_device(md);
     muct_pin_init(&mem->pin, address, length, MUCT_PIN_UNTRIED);
     is_covered = muct_pin_is_covered(md->gpu, &mem->pin, &delta);

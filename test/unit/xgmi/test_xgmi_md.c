@@ -151,7 +151,8 @@ START_TEST(host_memory_is_pinned_when_it_is_mapped)
     ck_assert_int_eq(uct_md_mem_dereg(md, memh), UCS_OK);
 
     memh = reg_host(md, memory, UCT_MD_MEM_ACCESS_RMA | UCT_MD_MEM_FLAG_NONBLOCK);
-    ck_assert(!is_pinned(memory)); /* its pages may not be there */
+    ck_assert(!is_pinned(memory));                    /* its pages may not be there */
+    ck_assert(((muct_xgmi_mem_t *)memh)->is_private); /* nor may a peer pin them */
     ck_assert_int_eq(uct_md_mem_dereg(md, memh), UCS_OK);
 
     memory = malloc(LENGTH);

@@ -25,6 +25,10 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23 /* Linux 5.14; EINVAL before */
+#endif
+
 enum {
     MUCT_XGMI_FILE_AT_DEVICE = 0,
     MUCT_XGMI_FILE_AT_INODE = 8,
