@@ -220,6 +220,34 @@ START_TEST(host_memory_stays_pinned_until_its_last_handle_ends)
 END_TEST
 
 /* UCX keeps its handle, and a kernel would use memory that is not pinned any more */
+/* A registration that a smaller handle keeps covers memory that may be another's now.
+ */
+START_TEST(registration_of_a_handle_that_ended_is_not_shared)
+{
+    uct_md_h md = open_md();
+    uct_mem_h whole, part, again;
+    char *memory;
+    int fd;
+
+    memory = map_file(&fd);
+    whole = reg_host(md, memory, UCT_MD_MEM_ACCESS_RMA);
+    ck_assert_int_eq(
+        uct_md_mem_reg(md, memory, LENGTH / 2, UCT_MD_MEM_ACCESS_RMA, &part), UCS_OK);
+    ck_assert(muct_pin(gpu, &((muct_xgmi_mem_t *)part)->pin));
+    ck_assert_int_eq(uct_md_mem_dereg(md, whole), UCS_OK);
+    ck_assert(is_pinned(memory + LENGTH / 2));
+
+    again = reg_host(md, memory, UCT_MD_MEM_ACCESS_RMA);
+    ck_assert(!muct_pin(gpu, &((muct_xgmi_mem_t *)again)->pin));
+    ck_assert_int_eq(uct_md_mem_dereg(md, again), UCS_OK);
+    ck_assert_int_eq(uct_md_mem_dereg(md, part), UCS_OK);
+    ck_assert(!is_pinned(memory));
+    munmap(memory, LENGTH);
+    close(fd);
+    uct_md_close(md);
+}
+END_TEST
+
 START_TEST(host_memory_the_application_unregistered_is_left_to_copy_calls)
 {
     uct_md_h md = open_md();
@@ -399,6 +427,7 @@ int main(void)
     tcase_add_test(tcase, host_memory_is_pinned_when_it_is_mapped);
     tcase_add_test(tcase, host_memory_registered_in_part_is_left_to_copy_calls);
     tcase_add_test(tcase, host_memory_stays_pinned_until_its_last_handle_ends);
+    tcase_add_test(tcase, registration_of_a_handle_that_ended_is_not_shared);
     tcase_add_test(tcase,
                    host_memory_the_application_unregistered_is_left_to_copy_calls);
     tcase_add_test(tcase, key_names_a_file_that_others_can_map);

@@ -13,7 +13,8 @@ struct muct_pin_range {
     char *address;
     size_t length;
     uint64_t delta;
-    unsigned refs; /* 0: it is being unregistered, without the lock */
+    unsigned refs;      /* 0: it is being unregistered, without the lock */
+    unsigned num_whole; /* Pins of all of it, which keep its pages mapped */
 };
 
 /* Guards the ranges and all memory that is being pinned. */
@@ -88,12 +89,18 @@ static struct muct_pin_range *muct_pin_range_of(const muct_pin_t *pin)
     return range;
 }
 
-/* Locked. Use a range that is there. */
+static bool muct_pin_is_whole(const muct_pin_t *pin, const struct muct_pin_range *range)
+{
+    return (pin->address == range->address) && (pin->length == range->length);
+}
+
+/* Locked. Use a range that is there. Without a pin of all of it, other memory may be
+ * mapped at some of its addresses, which the runtime does not notice. */
 static muct_pin_state_t muct_pin_share(muct_pin_t *pin, struct muct_pin_range *range)
 {
     const char *address = pin->address;
 
-    if ((range->refs == 0) || (address < range->address) ||
+    if ((range->refs == 0) || (range->num_whole == 0) || (address < range->address) ||
         (address + pin->length > range->address + range->length)) {
         muct_debug("%p length %zu is registered in part, and stays as it is",
                    pin->address, pin->length);
@@ -101,6 +108,7 @@ static muct_pin_state_t muct_pin_share(muct_pin_t *pin, struct muct_pin_range *r
     }
 
     ++range->refs;
+    range->num_whole += muct_pin_is_whole(pin, range);
     pin->range = range;
     pin->delta = range->delta;
     return MUCT_PIN_OURS;
@@ -113,6 +121,7 @@ static void muct_pin_note(muct_pin_t *pin, struct muct_pin_range *range)
     range->length = pin->length;
     range->delta = pin->delta;
     range->refs = 1;
+    range->num_whole = 1;
     range->next = muct_pin_ranges;
     muct_pin_ranges = range;
     pin->range = range;
@@ -207,6 +216,7 @@ void muct_pin_drop(const muct_gpu_t *gpu, const muct_pin_t *pin)
     }
 
     pthread_mutex_lock(&muct_pin_lock);
+    range->num_whole -= muct_pin_is_whole(pin, range);
     is_last = (--range->refs == 0);
     pthread_mutex_unlock(&muct_pin_lock);
     if (!is_last) {
