@@ -214,10 +214,11 @@ static ucs_status_t muct_xgmi_mem_examine(const muct_xgmi_md_t *md, void *addres
     }
 
     mem->is_host = true;
-    mem->is_private = (flags & UCT_MD_MEM_FLAG_NONBLOCK) != 0; /* peers pin as well */
     mem->device = muct_xgmi_md_default_device(md);
     muct_pin_init(&mem->pin, address, length, MUCT_PIN_UNTRIED);
     is_covered = muct_pin_is_covered(md->gpu, &mem->pin, &delta);
+    /* peers would pin it as well */
+    mem->is_private = (flags & UCT_MD_MEM_FLAG_NONBLOCK) && !is_covered;
     if ((type != UCS_MEMORY_TYPE_HOST) && !is_covered) {
         muct_debug("%p is neither device memory nor pinned host memory", address);
         return UCS_ERR_INVALID_ADDR;
