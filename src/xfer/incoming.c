@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- Asking ---------------------------------------------------------------------- */
+/* ---- Requests -------------------------------------------------------------------- */
 
 static mkv_status_t mkv_leg_send_request(mkv_leg_t *leg, const void *data,
                                          size_t length)

@@ -430,7 +430,7 @@ END_TEST
 
 int main(void)
 {
-    TCase *tcase = pair_tcase("told");
+    TCase *tcase = pair_tcase("times");
 
     tcase_add_test(tcase, a_block_list_comes_with_what_names_its_transfer);
     tcase_add_test(tcase, done_shows_the_blocks_that_were_exposed);
@@ -444,5 +444,5 @@ int main(void)
     tcase_add_test(tcase, every_time_has_its_bucket);
     tcase_add_loop_test(tcase, a_stream_is_let_go_when_the_transfer_ends, 0, 3);
     tcase_add_loop_test(tcase, trace_has_every_step, 0, 2);
-    return pair_main("mkv_told", tcase);
+    return pair_main("mkv_times", tcase);
 }

@@ -39,7 +39,7 @@ cut_short() { # UNTIL FILE SIGNAL ARG...
     wait $pid
     [ $? = 130 ] || fail "SIG$how did not end with status 130: $*"
     kill $watch 2>/dev/null
-    grep -q '^mori_kv_perf: interrupted; [1-9][0-9]* rows' "$work/err" || fail "SIG$how printed nothing: $*"
+    grep -q '^mori_kv_perf: interrupted; [1-9][0-9]* complete rows' "$work/err" || fail "SIG$how printed nothing: $*"
     ! grep -q 'error' "$work/err" || fail "SIG$how is reported as an error: $*"
     grep -q '"gb_per_s"' "$work/json" || fail "SIG$how lost the rows: $*"
     [ "$(tail -n 1 "$work/out" | awk '$1 > 0 && $4 > 0' | wc -l)" = 1 ] || fail "SIG$how printed no row: $*"
