@@ -520,7 +520,10 @@ int main(int argc, char **argv)
     int i;
 
     risks_need(rounds > 0, "reading ROUNDS: a number is expected, which");
-    risks_need(mkdtemp(folder) != NULL, "mkdtemp");
+    if (mkdtemp(folder) == NULL) {
+        perror(folder);
+        return 77; /* nothing of the GPUs was tried */
+    }
     for (i = 0; i < RISKS_NUM_WHERE; ++i) {
         risks_exporter_start(&exporters[i], (risks_where_t)i, folder);
     }

@@ -237,6 +237,11 @@ for folder, states in (("crash", broken), ("fail", broken), ("hang", broken), ("
     assert tuple(item["state"] for item in found) == states, found
 assert found[1]["reason"] == "gpu_risks is not installed"
 
+# a network device of no port: another link would go down
+prove.Job.options.flap, prove.Job.ports, prove.Job.simulated = "bond0", ["fake0:1"], []
+prove.doctor.options = argparse.Namespace(root="/nowhere")
+assert "bond0 is not the network device" in prove.possible(prove.FLAP), prove.possible(prove.FLAP)
+
 prove.Job.options.two = "me@other.example"
 assert prove.visible(0, 1, 1) == {"HIP_VISIBLE_DEVICES": "5,3,3"}
 late = prove.doctor.bounded("sh", "-c", "echo begun; sleep 100", limit=0.5)
