@@ -174,9 +174,10 @@ case_names() { # DIR
 }
 
 check() { # DIR
-    local part rc=0
+    local part names rc=0
 
-    if case_names "$1" | sed 's/$/: name the case in terms of the field/'; then rc=1; fi
+    names=$(case_names "$1") || true
+    [ -z "$names" ] || { echo "name in terms of the field: $names" && rc=1; }
     for part in src ucx_plugin perf test logs python shell pages; do
         check_part "$1" "$part" || rc=1
     done
