@@ -128,7 +128,8 @@ class Pool:
                 slots = self.load(keys)
             elif engine in self.processes:  # else its end would not be seen
                 slots = self.store(keys)
-            self.requests[engine, event.id] = kind, slots
+            if slots:
+                self.requests[engine, event.id] = kind, slots
         elif kind in (STORED, END):
             self.end(engine, event.id, kind == STORED)
         else:
