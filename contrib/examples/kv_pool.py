@@ -165,6 +165,7 @@ class Pool:
                     self.on_event(event)
                 except (morikv.MorikvError, ValueError, TypeError) as error:
                     report("a request failed", error)
+                self.collect()
             self.collect()
 
 
