@@ -7,6 +7,7 @@ EXTRA_DIST += test/integration/python/py_mori_io.py test/integration/python/py_e
 EXTRA_DIST += test/integration/python/py_mori_calls.py test/integration/python/py_mori_cases.py
 EXTRA_DIST += test/integration/python/py_mori_settings.py
 EXTRA_DIST += test/integration/python/py_engines.sh test/integration/python/py_sglang.sh
+EXTRA_DIST += test/integration/python/python_env.sh
 EXTRA_DIST += contrib/examples/kv_pool.py contrib/examples/toy_pd.py test/integration/python/py_router.py
 EXTRA_DIST += contrib/examples/llm_pd.py contrib/examples/tiny_llm.py test/integration/python/py_llm.py
 EXTRA_DIST += test/integration/python/py_omni.py test/integration/python/py_omni.sh

@@ -5,24 +5,9 @@
 # XM-08
 set -uo pipefail
 
-build=${MKV_BUILD_DIR:-$PWD}
-source=${srcdir:-$(cd "$(dirname "$0")/../../.." && pwd)}
-hip=$build/test/fake/hip/lib
-python=${PYTHON:-python3}
-
-"$python" -c 'import cffi' 2>/dev/null || {
-    echo "$python has no cffi (Debian: python3-cffi)"
-    exit 77
-}
-export PYTHONPATH=$source/contrib/python PYTHONDONTWRITEBYTECODE=1 LIBMORIKV=${LIBMORIKV:-$build/.libs/libmorikv.so.0}
-export UCX_PLUGIN_PATH=${UCX_PLUGIN_PATH:-$build/.libs} UCX_WARN_UNUSED_ENV_VARS=n UCX_NET_DEVICES=lo
-if [ -z "${MKV_TEST_REAL_HIP:-}" ]; then
-    export LD_LIBRARY_PATH=$hip${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} HIPCPU_DEVICES=2
-fi
-# shellcheck source=test/support/environment.sh
-. "$source/test/support/environment.sh"
-# the interpreter keeps what it has until its end
-export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
+# shellcheck source=test/integration/python/python_env.sh
+. "$(dirname "${BASH_SOURCE[0]}")/python_env.sh"
+export UCX_NET_DEVICES=lo
 
 demo() {
     mkv_foreign "$LIBMORIKV" timeout 900 env UCX_TLS="$1" "$python" "$source/contrib/examples/kv_pool.py" demo 2>&1
