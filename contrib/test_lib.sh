@@ -403,7 +403,7 @@ check_no_check() {
     local build output
     build=$(mktemp -d)
 
-    # by the prefix of Debian's UCX, whose libraries are in a folder of the architecture
+    # by the prefix of Debian's UCX: its libraries are in a folder of the architecture
     cd "$build" && "$tree/configure" -q --without-check --with-ucx=/usr || return 1
     output=$(pkg-config --libs contrib/libmorikv.pc)
     [[ " $output" == *' -lucp'* ]] || { echo "pkg-config --libs libmorikv is $output; -lucp is expected"; return 1; }

@@ -84,7 +84,7 @@ class Pool:
         connection.sendall(json.dumps(answer).encode())
 
     def take_slot(self):
-        """:return: a free slot, else the one whose use is longest ago; None: all are in use."""
+        """:return: a free slot, else the least recently used one; None: all are in use."""
         if not self.free:
             for key, slot in self.index.items():
                 if not self.num_loads[slot]:
@@ -150,7 +150,7 @@ class Pool:
             event.peer.close(force=True)
 
     def collect(self):
-        """Free what engines were writing to whose process has ended."""
+        """Free the slots of engines after the end of their process."""
         for engine, process in list(self.processes.items()):
             if select.select([process], [], [], 0)[0]:
                 self.end_all(engine, (STORE, LOAD))
@@ -268,7 +268,7 @@ def contents(key, length):
 
 
 def engine(path, prefix, num_blocks, is_killed):
-    """Store blocks whose bytes follow from their keys; or die while they are written."""
+    """Store blocks with bytes made from their keys, or die while they are written."""
     block = 16384
     cache = Cache(num_blocks, block)
     pool = Engine(path, cache.memory)

@@ -89,8 +89,8 @@ static void risk_handles(const muct_xgmi_export_t *first,
     } else {
         risks_report(
             "handles", is_same ? "seen" : "not seen",
-            is_same ? "freed and new memory have the same IPC handle; told apart by "
-                      "buffer ids %lu and %lu"
+            is_same ? "freed and new memory have the same IPC handle; their buffer "
+                      "ids are %lu and %lu"
                     : "buffer ids %lu and %lu",
             (unsigned long)first->buffer_id, (unsigned long)next->buffer_id);
     }

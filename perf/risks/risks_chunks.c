@@ -105,7 +105,7 @@ void risk_chunks(void)
                  ((status != UCS_OK) || (whole.length < length)) ? "BROKEN"
                  : (first.length < length)                       ? "seen"
                                                                  : "not seen",
-                 "the runtime tells %zu of %zu mapped bytes, mori_xgmi finds %zu",
+                 "the runtime reports %zu of %zu mapped bytes, mori_xgmi finds %zu",
                  first.length, length, (status == UCS_OK) ? whole.length : 0);
     for (i = 0; i < CHUNKS_NUM; ++i) {
         (void)hip.unmap((char *)memory + (i * RISKS_LENGTH), RISKS_LENGTH);

@@ -560,7 +560,7 @@ START_TEST(a_file_of_another_user_proves_nothing)
     ck_assert(start(claims, "a_file_of_another_user_proves_nothing"));
     if (geteuid() != 0) {
         mkv_test_skip("root", "a_file_of_another_user_proves_nothing",
-                      "who is not root cannot give a file away");
+                      "only root can give a file to another user");
         return;
     }
     snprintf(path, sizeof(path), "%s/morikv.%016llx", dir, (unsigned long long)OWNER);

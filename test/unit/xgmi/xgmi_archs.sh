@@ -6,7 +6,7 @@ set -euo pipefail
 tree=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../.." && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-# A compiler whose output lists the architectures it was given; it refuses REFUSED.
+# A compiler that writes the architectures it was given to its output, and refuses REFUSED.
 cat >"$work/hipcc" <<'END'
 #!/bin/sh
 for word; do

@@ -49,7 +49,7 @@ typedef struct muct_rdma_ctl {
     unsigned num_failed; /**< Failed restarts in a row; 0: no restart is due */
     uint64_t restart_ms; /**< Time of the next restart */
     unsigned num_peers;
-    unsigned num_prepared; /**< Peers whose address handle was made, or failed */
+    unsigned num_prepared; /**< Peers for which an address handle was tried */
     muct_rdma_ctl_peer_t *peers;
     bool has_moved; /**< Address handles are of an address of before */
 } muct_rdma_ctl_t;

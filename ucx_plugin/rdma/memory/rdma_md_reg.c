@@ -19,7 +19,7 @@
 /* A piece that any GPU exports, in bytes. */
 #define MUCT_RDMA_TRIED_LENGTH 65536
 
-/* Kinds of devices whose trial is kept; others are tried each time. */
+/* Results of trials are kept for so many kinds of devices; others are tried again. */
 #define MUCT_RDMA_MD_MAX_TRIALS 8
 
 /* The kernel may then keep the memory where its processor is. */
