@@ -124,6 +124,17 @@ static std::string batch(bool is_read, size_t count, size_t piece, size_t beyond
     return word("code", ended) + word("wrong", static_cast<int>(wrong));
 }
 
+/* A write between engines that have not been introduced to each other. */
+static std::string write_apart(Side &a, Side &b)
+{
+    Memory here(0, 3), there(1, 0);
+    auto mine = a.add(here), theirs = b.add(there);
+    TransferStatus status;
+    a.engine.Write(mine, 0, theirs, 0, 64, &status, 1);
+    return word("session", !!a.engine.CreateSession(mine, theirs)) +
+           word("code", code(status));
+}
+
 static std::string one(std::function<void(Two &, TransferStatus &)> call)
 {
     Two two;
@@ -201,22 +212,12 @@ static const std::map<std::string, std::function<std::string()>> cases = {
     {"no-backend",
      [] {
          Side a("a", false), b("b", false);
-         Memory here(0, 3), there(1, 0);
-         auto mine = a.add(here), theirs = b.add(there);
-         TransferStatus status;
-         a.engine.Write(mine, 0, theirs, 0, 64, &status, 1);
-         return word("session", !!a.engine.CreateSession(mine, theirs)) +
-                word("code", code(status));
+         return write_apart(a, b);
      }},
     {"unknown-engine",
      [] {
          Side a("a"), b("b");
-         Memory here(0, 3), there(1, 0);
-         auto mine = a.add(here), theirs = b.add(there);
-         TransferStatus status;
-         a.engine.Write(mine, 0, theirs, 0, 64, &status, 1);
-         return word("session", !!a.engine.CreateSession(mine, theirs)) +
-                word("code", code(status));
+         return write_apart(a, b);
      }},
     {"deregistered-memory",
      [] {
