@@ -16,7 +16,8 @@
  * This thread ends the process, from now on and until the thread ends, with a text that
  * names the call's number when it sleeps, polls, waits for a lock that another thread
  * holds, for a child or for a signal, or yields the processor. It may read and write: a
- * test that relies on this makes its descriptors O_NONBLOCK.
+ * test that relies on this makes its descriptors O_NONBLOCK. It may also wait for a
+ * lock inside libc, such as the heap's.
  *
  * @return 0, or -1 with errno set: this kernel or container has no such filters.
  */

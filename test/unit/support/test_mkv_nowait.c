@@ -8,6 +8,7 @@
 #include "test/support/mkv_test.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
@@ -58,12 +59,35 @@ static void allocates_and_writes(void)
     free(memory);
 }
 
+/* Too large and too many for a thread's own cache of free memory */
+static void *allocate_much(void *arg)
+{
+    void *memory[32];
+    int i, k;
+
+    for (i = 0; i < 20000; ++i) {
+        for (k = 0; k < 32; ++k) {
+            memory[k] = malloc(2000);
+        }
+        for (k = 0; k < 32; ++k) {
+            free(memory[k]);
+        }
+    }
+    return arg;
+}
+
+static void allocates_beside_another(void)
+{
+    (void)allocate_much(NULL);
+}
+
 static const struct {
     void (*run)(void);
     int status;
-} cases[] = {{polls, MKV_NOWAIT_EXIT},  {sleeps, MKV_NOWAIT_EXIT},
-             {yields, MKV_NOWAIT_EXIT}, {locks_what_is_held, MKV_NOWAIT_EXIT},
-             {locks_what_is_free, 0},   {allocates_and_writes, 0}};
+} cases[] = {{polls, MKV_NOWAIT_EXIT},     {sleeps, MKV_NOWAIT_EXIT},
+             {yields, MKV_NOWAIT_EXIT},    {locks_what_is_held, MKV_NOWAIT_EXIT},
+             {locks_what_is_free, 0},      {allocates_and_writes, 0},
+             {allocates_beside_another, 0}};
 
 static void *run_without_waiting(void *arg)
 {
@@ -78,9 +102,11 @@ static void *run_without_waiting(void *arg)
 
 static void run_case(void (*run)(void))
 {
-    pthread_t thread;
+    pthread_t thread, beside;
 
-    if ((pthread_create(&thread, NULL, run_without_waiting, &run) != 0) ||
+    mallopt(M_ARENA_MAX, 1); /* one heap for all threads */
+    if ((pthread_create(&beside, NULL, allocate_much, NULL) != 0) ||
+        (pthread_create(&thread, NULL, run_without_waiting, &run) != 0) ||
         (pthread_join(thread, NULL) != 0)) {
         _exit(MKV_TEST_EXIT_HARD);
     }
