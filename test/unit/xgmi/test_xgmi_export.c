@@ -93,10 +93,9 @@ END_TEST
 static char warning[1024];
 static unsigned num_warnings;
 
-static ucs_log_func_rc_t keep_warning(const char *file, unsigned number,
-                                      const char *function, ucs_log_level_t level,
-                                      const ucs_log_component_config_t *component,
-                                      const char *format, va_list args)
+__attribute__((format(printf, 6, 0))) static ucs_log_func_rc_t keep_warning(
+    const char *file, unsigned number, const char *function, ucs_log_level_t level,
+    const ucs_log_component_config_t *component, const char *format, va_list args)
 {
     (void)file, (void)number, (void)function, (void)component;
     if (level <= UCS_LOG_LEVEL_WARN) {
