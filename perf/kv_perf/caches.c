@@ -49,18 +49,18 @@ static void perf_caches_describe(const perf_caches_t *caches, unsigned component
 
     region->component = component;
     region->tokens_per_unit = (what->keep == PERF_KEEP_STATE) ? 0 : share->entries;
-    if (what->num_groups == 0) {
-        region->flags = MKV_REGION_REPLICATED;
+    region->flags = (what->num_groups == 0) ? MKV_REGION_REPLICATED : 0;
+    if (caches->side->shapes[component].cells.num_groups == 0) { /* blocks are alike */
         return;
     }
-    if (caches->side->shapes[component].cells.num_groups == 0) { /* pairs of equals */
+    region->outer = what->outer;
+    region->inner_bytes = share->inner_bytes;
+    if (what->num_groups == 0) {
         return;
     }
     region->flags = caches->side->shapes[component].cells.has_heads_first
                         ? MKV_REGION_HEADS_FIRST
                         : 0;
-    region->outer = what->outer;
-    region->inner_bytes = share->inner_bytes;
     region->num_groups = what->num_groups;
     memcpy(region->groups, what->groups, what->num_groups * sizeof(what->groups[0]));
 }
@@ -83,6 +83,14 @@ int perf_caches_add(const perf_caches_t *caches, perf_session_t *kv,
     return 0;
 }
 
+/* Keys of the blocks that are not here yet. */
+static const uint64_t *perf_caches_keys(const perf_caches_t *caches, unsigned component,
+                                        const perf_list_t *list)
+{
+    return list->keys +
+           (size_t)list->num_shared * caches->side->shapes[component].num_keys;
+}
+
 int perf_caches_fill(perf_caches_t *caches, const perf_admitted_t *admitted)
 {
     const perf_list_t *list;
@@ -91,9 +99,9 @@ int perf_caches_fill(perf_caches_t *caches, const perf_admitted_t *admitted)
 
     for (i = 0; (ret == 0) && (i < perf_caches_num(caches)); ++i) {
         list = &admitted->lists[i];
-        ret =
-            perf_pool_fill(caches->pools[i], list->blocks + list->num_shared,
-                           list->keys + list->num_shared, list->num - list->num_shared);
+        ret = perf_pool_fill(caches->pools[i], list->blocks + list->num_shared,
+                             perf_caches_keys(caches, i, list),
+                             list->num - list->num_shared);
     }
     return ret;
 }
@@ -106,7 +114,8 @@ void perf_caches_expect(perf_caches_t *caches, const perf_admitted_t *admitted)
     for (i = 0; i < perf_caches_num(caches); ++i) {
         list = &admitted->lists[i];
         perf_pool_expect(caches->pools[i], list->blocks + list->num_shared,
-                         list->keys + list->num_shared, list->num - list->num_shared);
+                         perf_caches_keys(caches, i, list),
+                         list->num - list->num_shared);
     }
 }
 
@@ -144,7 +153,9 @@ size_t perf_caches_units(const perf_caches_t *caches, const perf_admitted_t *adm
 
     for (i = 0; i < perf_caches_num(caches); ++i) {
         list = &admitted->lists[i];
-        skip = (caches->side->slots[i] == NULL) ? start : 0;
+        skip = (caches->side->slots[i] == NULL)
+                   ? start / caches->side->geometry.block_tokens
+                   : 0;
         units[i] = (mkv_units_t){.component = i,
                                  .num_local = list->num - skip,
                                  .local = list->blocks + skip};
@@ -164,19 +175,42 @@ static const mkv_units_t *perf_units_find(const mkv_event_t *event, uint32_t com
     return NULL;
 }
 
+/* Blocks of the peer that go with such a list. */
+static uint32_t perf_caches_peer_num(const perf_caches_t *caches,
+                                     const perf_admitted_t *admitted,
+                                     unsigned component, uint32_t start, uint32_t num)
+{
+    const uint32_t block = caches->side->peer_block_tokens;
+
+    if (caches->side->slots[component] != NULL) {
+        return num;
+    }
+    return (admitted->table->tokens - start + block - 1) / block;
+}
+
+uint32_t perf_caches_start(const perf_caches_t *caches, const perf_admitted_t *admitted)
+{
+    const perf_engine_side_t *side = caches->side;
+    const uint32_t block = side->geometry.block_tokens;
+    const uint32_t start = admitted->lists[0].num_shared * block;
+
+    return (block > side->peer_block_tokens) ? start
+                                             : start - start % side->peer_block_tokens;
+}
+
 int perf_caches_pair(const perf_caches_t *caches, const perf_admitted_t *admitted,
                      const mkv_event_t *event, uint32_t start, mkv_units_t *units,
                      size_t *num_p)
 {
-    const uint32_t num_blocks = admitted->lists[0].num;
+    const uint32_t tokens = admitted->table->tokens;
     const mkv_units_t *remote;
-    uint32_t num;
+    uint32_t num, expected;
     size_t i;
 
-    if (start > num_blocks) {
-        perf_error("request %" PRIu64 " has %u blocks here; the other side shows them "
-                   "from block %u on; do both use the same trace and options?",
-                   event->id, num_blocks, start);
+    if (start > tokens) {
+        perf_error("request %" PRIu64 " has %u tokens here; the other side shows them "
+                   "from token %u on; do both use the same trace and options?",
+                   event->id, tokens, start);
         return -1;
     }
 
@@ -184,11 +218,12 @@ int perf_caches_pair(const perf_caches_t *caches, const perf_admitted_t *admitte
     for (i = 0; i < *num_p; ++i) {
         remote = perf_units_find(event, units[i].component);
         num = (remote == NULL) ? 0 : remote->num_local + remote->num_remote;
-        if (num != units[i].num_local) {
+        expected = perf_caches_peer_num(caches, admitted, i, start, units[i].num_local);
+        if (num != expected) {
             perf_error("request %" PRIu64 " has %u blocks of %s here; the other side "
-                       "shows %u; do both use the same trace and options?",
+                       "shows %u, expected %u; do both use the same trace and options?",
                        event->id, units[i].num_local,
-                       caches->side->geometry.model.components[i].name, num);
+                       caches->side->geometry.model.components[i].name, num, expected);
             return -1;
         }
         units[i].num_remote = num;
@@ -201,7 +236,7 @@ uint64_t perf_caches_pieces(const mkv_map_t *map, const mkv_units_t *units,
                             size_t num_units)
 {
     mkv_map_attr_t attr = {.size = sizeof(attr)};
-    uint64_t pieces = 0;
+    uint64_t pieces = 0, num;
     uint32_t i;
     size_t k;
 
@@ -211,7 +246,10 @@ uint64_t perf_caches_pieces(const mkv_map_t *map, const mkv_units_t *units,
     for (i = 0; i < attr.num_components; ++i) {
         for (k = 0; k < num_units; ++k) {
             if (units[k].component == attr.components[i].component) {
-                pieces += (uint64_t)units[k].num_local * attr.components[i].num_pairs;
+                /* of the shorter blocks, where they differ */
+                num = (units[k].num_local > units[k].num_remote) ? units[k].num_local
+                                                                 : units[k].num_remote;
+                pieces += num * attr.components[i].num_pairs;
             }
         }
     }

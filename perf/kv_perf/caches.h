@@ -52,9 +52,16 @@ int perf_caches_check(perf_caches_t *caches, const perf_admitted_t *admitted);
 int perf_caches_check_all(perf_caches_t *caches);
 
 /**
+ * @return First tokens of the prompt that the destination, this side, has already, down
+ *         to a multiple of both sides' blocks.
+ */
+uint32_t perf_caches_start(const perf_caches_t *caches,
+                           const perf_admitted_t *admitted);
+
+/**
  * Block lists of a request that are moved.
  *
- * @param [in]  start  The destination has so many of the prompt's first blocks.
+ * @param [in]  start  The destination has so many of the prompt's first tokens.
  * @param [out] units  One for each component.
  *
  * @return How many there are.

@@ -70,7 +70,9 @@ int perf_session_open(const perf_options_t *options, const perf_session_rank_t *
     params.topology.tp_rank = rank->tp_rank;
     params.topology.tp_size = rank->tp_size;
     kv->map_flags = rank->map_flags;
-    params.page_tokens = (options->model != NULL) ? options->block_tokens : 0;
+    params.page_tokens = ((options->model != NULL) && !perf_options_is_cut(options))
+                             ? options->block_tokens
+                             : 0;
     params.log = perf_session_log;
     params.log_arg = kv;
     status = mkv_open(config, &params, &kv->ctx);

@@ -209,14 +209,14 @@ static int perf_slot_start_decode(perf_slot_t *slot)
 {
     const perf_list_t *list = &slot->blocks.lists[0];
     perf_model_run_t *model = slot->model;
-    uint32_t start = list->num_shared;
+    uint32_t start = perf_caches_start(&model->caches, &slot->blocks);
     unsigned leg;
 
     if (model->options->is_check) {
         perf_caches_expect(&model->caches, &slot->blocks);
     }
     model->result.total_blocks += list->num;
-    model->result.shared_blocks += start;
+    model->result.shared_blocks += list->num_shared;
     if (!model->is_active) {
         return perf_slot_expose(slot, MKV_LEG_ALL, start);
     }

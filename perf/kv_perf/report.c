@@ -365,13 +365,18 @@ static void perf_report_place(const perf_table_t *table, const char *ucx)
 
 static void perf_report_model(const perf_table_t *table, const perf_options_t *options)
 {
-    char text[512];
+    char text[512], blocks[32];
 
+    snprintf(blocks, sizeof(blocks), "%u", options->block_tokens);
+    if (options->decode_block_tokens != options->block_tokens) {
+        snprintf(blocks, sizeof(blocks), "%u to %u", options->block_tokens,
+                 options->decode_block_tokens);
+    }
     snprintf(
         text, sizeof(text),
-        "model %s | tp %u | block %u tokens | dtype %s | requests %u from %s | post %s",
-        options->model, options->tp, options->block_tokens, options->dtype,
-        options->num_requests, (options->trace != NULL) ? options->trace : "generator",
+        "model %s | tp %u | block %s tokens | dtype %s | requests %u from %s | post %s",
+        options->model, options->tp, blocks, options->dtype, options->num_requests,
+        (options->trace != NULL) ? options->trace : "generator",
         (options->post == PERF_POST_LAYER) ? "by layer" : "all at once");
     perf_table_text(table, text);
 }

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Keys. A full block of a prompt: the hash of its last token and that token's place
- * among the 512 of the hash, so that equal prefixes are equal keys. The last block,
- * when it is not full: the request's number with the top bit. Blocks of private
- * requests: the next bit. Blocks of answers: 0.
+ * Keys, of blocks or of parts of them that have a key of their own. A full one of a
+ * prompt: the hash of its last token and that token's place among the 512 of the hash,
+ * so that equal prefixes are equal keys. The last block, when it is not full: the
+ * request's number with the top bit. Blocks of private requests: the next bit. Blocks
+ * of answers: 0.
  */
 
 #include "perf/workload/block_tables.h"
 #include "perf/workload/allocator.h"
 #include "perf/workload/generator.h"
 #include "perf/workload/error.h"
+#include "perf/workload/pool.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -45,9 +47,28 @@ struct perf_block_tables {
 
 static void perf_block_table_free(perf_block_table_t *table)
 {
+    if (table->contents != table->keys) {
+        free(table->contents);
+    }
     free(table->blocks);
     free(table->keys);
     free(table);
+}
+
+/* Key of some tokens of a prompt; behind its end they keep what they contain. */
+static uint64_t perf_prompt_key(const perf_request_t *request, uint64_t number,
+                                uint32_t first, uint32_t num)
+{
+    const uint32_t last = first + num - 1;
+
+    if (first >= request->input_length) {
+        return PERF_POOL_UNTOUCHED;
+    }
+    if (last >= request->input_length) {
+        return PERF_KEY_PARTIAL | number;
+    }
+    return request->hashes[last / PERF_HASH_TOKENS] * PERF_HASH_TOKENS +
+           last % PERF_HASH_TOKENS + 1;
 }
 
 static perf_block_table_t *perf_block_table_create(const perf_geometry_t *geometry,
@@ -55,7 +76,8 @@ static perf_block_table_t *perf_block_table_create(const perf_geometry_t *geomet
                                                    uint64_t number)
 {
     perf_block_table_t *table;
-    uint32_t i, last;
+    const uint32_t num_keys = perf_geometry_num_keys(geometry);
+    uint32_t i;
 
     table = calloc(1, sizeof(*table));
     if (table == NULL) {
@@ -65,19 +87,21 @@ static perf_block_table_t *perf_block_table_create(const perf_geometry_t *geomet
     table->num_blocks = perf_geometry_blocks(geometry, request->input_length);
     table->blocks = calloc(table->num_blocks, sizeof(*table->blocks));
     table->keys = calloc(table->num_blocks, sizeof(*table->keys));
-    if ((table->blocks == NULL) || (table->keys == NULL)) {
+    table->contents = (num_keys == 1) ? table->keys
+                                      : calloc((size_t)table->num_blocks * num_keys,
+                                               sizeof(*table->contents));
+    if ((table->blocks == NULL) || (table->keys == NULL) || (table->contents == NULL)) {
         perf_block_table_free(table);
         goto err;
     }
 
-    for (i = 0; i < table->num_blocks; ++i) {
-        last = (i + 1) * geometry->block_tokens - 1;
-        last = (last < request->input_length) ? last : request->input_length - 1;
-        table->keys[i] = request->hashes[last / PERF_HASH_TOKENS] * PERF_HASH_TOKENS +
-                         last % PERF_HASH_TOKENS + 1;
+    for (i = 0; i < table->num_blocks * num_keys; ++i) {
+        table->contents[i] = perf_prompt_key(request, number, i * geometry->key_tokens,
+                                             geometry->key_tokens);
     }
-    if ((request->input_length % geometry->block_tokens) != 0) {
-        table->keys[i - 1] = PERF_KEY_PARTIAL | number;
+    for (i = 0; i < table->num_blocks; ++i) {
+        table->keys[i] = perf_prompt_key(request, number, i * geometry->block_tokens,
+                                         geometry->block_tokens);
     }
     table->number = number;
     table->tokens = request->input_length;

@@ -30,7 +30,9 @@ typedef struct perf_block_table {
     uint32_t num_blocks; /**< Of the prompt */
     uint32_t num_shared; /**< First blocks that already hold their contents */
     uint32_t *blocks;
-    uint64_t *keys;         /**< Contents of each block; see perf_pool_fill() */
+    uint64_t *keys;         /**< Of each block: equal ones may be shared */
+    uint64_t *contents;     /**< perf_geometry_num_keys() for each block; see
+                                 perf_pool_fill(). The keys, where that is one */
     uint32_t output_blocks; /**< The answer will take */
     uint64_t timestamp_ms;
 } perf_block_table_t;

@@ -110,11 +110,18 @@ static int perf_engine_side_open_shapes(const perf_options_t *options, unsigned 
         shape->num_parts = component->parts;
         shape->piece_bytes = side->geometry.shares[i].piece_bytes;
         shape->is_slab = component->is_slab;
+        shape->num_keys = (component->keep == PERF_KEEP_ALL)
+                              ? perf_geometry_num_keys(&side->geometry)
+                              : 1;
         if (perf_options_is_cut(options)) {
             perf_cells_init(component, &side->geometry.shares[i], side->geometry.tp,
                             rank,
                             side->is_prefill ? options->layout : options->decode_layout,
                             &shape->cells);
+        }
+        if ((component->keep == PERF_KEEP_ALL) && (component->num_groups == 0) &&
+            (side->peer_block_tokens != side->geometry.block_tokens)) {
+            shape->cells.num_groups = shape->cells.num[0] = 1; /* of a token */
         }
         if ((component->keep != PERF_KEEP_ALL) &&
             (perf_engine_side_open_slots(options, i, side) != 0)) {
@@ -135,13 +142,21 @@ static int perf_engine_side_open_shapes(const perf_options_t *options, unsigned 
 int perf_engine_side_open(const perf_options_t *options, bool is_prefill, unsigned rank,
                           perf_engine_side_t *side)
 {
+    unsigned tokens = is_prefill ? options->block_tokens : options->decode_block_tokens;
+
     memset(side, 0, sizeof(*side));
     side->is_prefill = is_prefill;
+    side->peer_block_tokens =
+        is_prefill ? options->decode_block_tokens : options->block_tokens;
     side->num_requests = options->num_requests;
-    if ((perf_geometry_init(
-             options->model, is_prefill ? options->tp : options->decode_tp,
-             options->block_tokens, options->dtype, &side->geometry) != 0) ||
-        (perf_engine_side_open_shapes(options, rank, side) != 0) ||
+    if (perf_geometry_init(options->model,
+                           is_prefill ? options->tp : options->decode_tp, tokens,
+                           options->dtype, &side->geometry) != 0) {
+        return -1;
+    }
+    side->geometry.key_tokens =
+        (side->peer_block_tokens < tokens) ? side->peer_block_tokens : tokens;
+    if ((perf_engine_side_open_shapes(options, rank, side) != 0) ||
         (perf_engine_side_open_source(options, side) != 0)) {
         return -1;
     }
@@ -219,7 +234,7 @@ static int perf_engine_side_lists(perf_engine_side_t *side, perf_admitted_t *adm
             ret = perf_engine_side_take(side, i, table, &admitted->lists[i]);
         } else {
             admitted->lists[i] = (perf_list_t){table->num_blocks, table->num_shared,
-                                               table->blocks, table->keys};
+                                               table->blocks, table->contents};
         }
     }
     if (ret <= 0) {

@@ -26,6 +26,7 @@
 typedef struct perf_engine_side {
     bool is_prefill;
     perf_geometry_t geometry;
+    unsigned peer_block_tokens;
     perf_pool_shape_t shapes[PERF_MAX_COMPONENTS]; /**< Shape of each cache */
     perf_slots_t *slots[PERF_MAX_COMPONENTS]; /**< Slots of components that do not keep
                                                  every token */
@@ -41,7 +42,7 @@ typedef struct perf_list {
     uint32_t num;
     uint32_t num_shared; /**< First ones that already hold their contents */
     uint32_t *blocks;
-    uint64_t *keys;
+    uint64_t *keys; /**< perf_pool_shape_t::num_keys of each block */
 } perf_list_t;
 
 /** A request's blocks here. */

@@ -140,6 +140,7 @@ static int perf_geometry_fill(unsigned tp, unsigned block_tokens, const char *dt
 
     geometry->tp = (tp != 0) ? tp : model->tp;
     geometry->block_tokens = (block_tokens != 0) ? block_tokens : model->block_tokens;
+    geometry->key_tokens = geometry->block_tokens;
     geometry->num_layers = model->num_layers;
     dtype = (dtype != NULL) ? dtype : model->dtype;
     if (perf_dtype_bytes(dtype) == 0) {

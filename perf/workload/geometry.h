@@ -33,7 +33,9 @@ typedef struct perf_geometry {
     unsigned num_layers;   /**< Of the model */
     unsigned num_parts;    /**< Of component 0; 2: keys and values apart */
     unsigned block_tokens; /**< Tokens in a block */
-    size_t piece_bytes;    /**< Bytes of a piece of the first component */
+    unsigned key_tokens; /**< Tokens of a block whose contents have a key of their own:
+                              all, or as many as the peer's blocks have, if fewer */
+    size_t piece_bytes;  /**< Bytes of a piece of the first component */
     size_t block_bytes; /**< Bytes of a block in all components that keep every token */
     perf_share_t shares[PERF_MAX_COMPONENTS];
 } perf_geometry_t;
@@ -78,6 +80,12 @@ unsigned perf_geometry_max_units(const perf_geometry_t *geometry, unsigned compo
 /** Pieces and bytes that go with a prompt of which the peer has nothing. */
 void perf_geometry_prompt(const perf_geometry_t *geometry, unsigned tokens,
                           uint64_t *pieces_p, uint64_t *bytes_p);
+
+/** Keys of a block's contents. */
+static inline unsigned perf_geometry_num_keys(const perf_geometry_t *geometry)
+{
+    return geometry->block_tokens / geometry->key_tokens;
+}
 
 /** Blocks that @a tokens tokens take, the last one perhaps in part. */
 static inline unsigned perf_geometry_blocks(const perf_geometry_t *geometry,

@@ -89,7 +89,9 @@ typedef struct perf_options {
     uint32_t decode_tp;   /**< Of decode */
     perf_layout_t layout; /**< Of prefill's blocks; of both sides unless they differ */
     perf_layout_t decode_layout;
-    uint32_t block_tokens; /**< These four are the model's unless they are given */
+    uint32_t block_tokens; /**< Of prefill's blocks; this, tp and dtype are the model's
+                                unless they are given */
+    uint32_t decode_block_tokens;
     const char *dtype;
     const char *trace; /**< NULL: built-in generator */
     uint32_t num_requests;
@@ -157,11 +159,12 @@ int perf_options_agreement(const perf_options_t *options, char *text, size_t siz
  */
 bool perf_options_differ(const char *here, const char *there, char *text, size_t size);
 
-/** Whether the sides have other ranks or another layout, so that a block is cut. */
+/** Whether ranks, layout or tokens of blocks differ, so that a block is cut. */
 static inline bool perf_options_is_cut(const perf_options_t *options)
 {
     return (options->tp != options->decode_tp) ||
-           (options->layout != options->decode_layout);
+           (options->layout != options->decode_layout) ||
+           (options->block_tokens != options->decode_block_tokens);
 }
 
 

@@ -128,6 +128,39 @@ static int perf_options_check_together(const perf_options_t *options)
     return -1;
 }
 
+/* Blocks of other lengths are compared token by token, which needs tokens that lie side
+ * by side and lists that begin at the same one. */
+static int perf_options_check_blocks(const perf_options_t *options,
+                                     const perf_model_t *model)
+{
+    const uint32_t here = options->block_tokens, there = options->decode_block_tokens;
+    const perf_component_t *component;
+    unsigned i;
+
+    if (here == there) {
+        return 0;
+    }
+    if ((here % there != 0) && (there % here != 0)) {
+        perf_error("--decode_block_size is %u; expected a multiple or a part of "
+                   "--block_size, %u",
+                   there, here);
+        return -1;
+    }
+    for (i = 0; i < model->num_components; ++i) {
+        component = &model->components[i];
+        if ((component->keep != PERF_KEEP_STATE) && (component->block_tokens == 0) &&
+            ((component->keep != PERF_KEEP_ALL) || (component->pad > 1))) {
+            perf_error("--decode_block_size is %u and %s of %s %s; expected "
+                       "--block_size, %u",
+                       there, component->name, model->name,
+                       (component->pad > 1) ? "has padded blocks" : "is a window",
+                       here);
+            return -1;
+        }
+    }
+    return 0;
+}
+
 /* Fill in the options that the command line leaves to the model, and count the ranks
  * that meet. */
 static int perf_options_take_model(perf_options_t *options)
@@ -149,8 +182,12 @@ static int perf_options_take_model(perf_options_t *options)
         options->tp = (options->tp != 0) ? options->tp : model->tp;
         options->block_tokens =
             (options->block_tokens != 0) ? options->block_tokens : model->block_tokens;
+        options->decode_block_tokens = (options->decode_block_tokens != 0)
+                                           ? options->decode_block_tokens
+                                           : options->block_tokens;
         options->dtype =
             perf_dtype_name((options->dtype != NULL) ? options->dtype : model->dtype);
+        ret = perf_options_check_blocks(options, model);
     }
     free(model);
     if ((ret != 0) || (options->dtype == NULL)) {

@@ -26,12 +26,19 @@ typedef struct perf_piece {
     unsigned part;
 } perf_piece_t;
 
+/* What the contents of one piece follow from: a seed for each key */
+typedef struct perf_seeds {
+    unsigned num;
+    uint64_t *of;
+} perf_seeds_t;
+
 struct perf_pool {
     perf_memory_t *memory;
     perf_pool_shape_t shape;
     bool is_borrowed; /* the layers' memory */
     void **layers;
-    uint64_t *keys; /* expected contents of each block; NULL if nothing is checked */
+    uint64_t *keys; /* num_keys of each block: its expected contents */
+    perf_seeds_t seeds;
     uint32_t *all_blocks;
     char *staging;
     char *expected;       /* one piece */
@@ -41,9 +48,21 @@ struct perf_pool {
 };
 
 
-static uint64_t perf_piece_seed(uint64_t key, unsigned layer, unsigned part)
+static const uint64_t *perf_piece_keys(const perf_pool_t *pool,
+                                       const perf_piece_t *piece)
 {
-    return perf_mix(perf_pattern_word(key, ((uint64_t)layer << 8) + part + 1));
+    return pool->keys + (size_t)piece->block * pool->shape.num_keys;
+}
+
+static void perf_piece_seeds(perf_pool_t *pool, const perf_piece_t *piece)
+{
+    const uint64_t *keys = perf_piece_keys(pool, piece);
+    const uint64_t place = ((uint64_t)piece->layer << 8) + piece->part + 1;
+    unsigned i;
+
+    for (i = 0; i < pool->seeds.num; ++i) {
+        pool->seeds.of[i] = perf_mix(perf_pattern_word(keys[i], place));
+    }
 }
 
 /* Staged pieces start at multiples of 8, whatever their length. */
@@ -110,18 +129,23 @@ static void perf_cell_make(char *cell, size_t length, uint64_t seed)
     }
 }
 
-/* Elements of all groups for some rows, an entry each, that lie side by side. */
-static char *perf_cells_make_rows(const perf_cells_t *cells, char *piece, uint64_t seed,
-                                  unsigned group, unsigned element, unsigned row,
-                                  unsigned num_rows)
+/* One element for some rows, an entry each, that lie side by side. Rows count from the
+ * first one with the same key, so that contents do not depend on the length of blocks.
+ */
+static char *perf_cells_make_rows(const perf_cells_t *cells, char *piece,
+                                  const perf_seeds_t *seeds, unsigned group,
+                                  unsigned element, unsigned row, unsigned num_rows)
 {
+    const unsigned share = cells->entries / seeds->num;
+    unsigned entry;
     uint64_t number;
 
     for (; num_rows > 0; --num_rows, ++row) {
-        number = ((uint64_t)row << 40) + ((uint64_t)group << 32) + cells->first[group] +
-                 element;
+        entry = row % cells->entries;
+        number = ((uint64_t)(row / cells->entries * share + entry % share) << 40) +
+                 ((uint64_t)group << 32) + cells->first[group] + element;
         perf_cell_make(piece, cells->inner_bytes,
-                       perf_mix(seed ^ perf_mix(number + 1)));
+                       perf_mix(seeds->of[entry / share] ^ perf_mix(number + 1)));
         piece += cells->inner_bytes;
     }
     return piece;
@@ -129,55 +153,59 @@ static char *perf_cells_make_rows(const perf_cells_t *cells, char *piece, uint64
 
 /* The elements of all groups, each with some rows. */
 static char *perf_cells_make_elements(const perf_cells_t *cells, char *piece,
-                                      uint64_t seed, unsigned row, unsigned num_rows)
+                                      const perf_seeds_t *seeds, unsigned row,
+                                      unsigned num_rows)
 {
     unsigned group, i;
 
     for (group = 0; group < cells->num_groups; ++group) {
         for (i = 0; i < cells->num[group]; ++i) {
-            piece = perf_cells_make_rows(cells, piece, seed, group, i, row, num_rows);
+            piece = perf_cells_make_rows(cells, piece, seeds, group, i, row, num_rows);
         }
     }
     return piece;
 }
 
-static void perf_cells_make(const perf_cells_t *cells, char *piece, uint64_t seed)
+static void perf_cells_make(const perf_cells_t *cells, char *piece,
+                            const perf_seeds_t *seeds)
 {
     const unsigned num_rows = cells->has_heads_first ? cells->entries : 1;
     unsigned row;
 
     for (row = 0; row < cells->outer * cells->entries; row += num_rows) {
-        piece = perf_cells_make_elements(cells, piece, seed, row, num_rows);
+        piece = perf_cells_make_elements(cells, piece, seeds, row, num_rows);
     }
 }
 
 /* Expected contents of a piece. */
-static void perf_piece_make(const perf_pool_t *pool, char *buffer, uint64_t seed)
+static void perf_piece_make(perf_pool_t *pool, char *buffer, const perf_piece_t *piece)
 {
+    perf_piece_seeds(pool, piece);
     if (pool->shape.cells.num_groups == 0) {
-        perf_pattern_make(buffer, pool->shape.piece_bytes, seed);
+        perf_pattern_make(buffer, pool->shape.piece_bytes, pool->seeds.of[0]);
     } else {
-        perf_cells_make(&pool->shape.cells, buffer, seed);
+        perf_cells_make(&pool->shape.cells, buffer, &pool->seeds);
     }
 }
 
-static bool perf_piece_is_made(perf_pool_t *pool, const char *found, uint64_t seed)
+static bool perf_piece_is_made(perf_pool_t *pool, const char *found,
+                               const perf_piece_t *piece)
 {
     if (pool->shape.cells.num_groups == 0) {
-        return perf_pattern_is_made(found, pool->shape.piece_bytes, seed);
+        perf_piece_seeds(pool, piece);
+        return perf_pattern_is_made(found, pool->shape.piece_bytes, pool->seeds.of[0]);
     }
-    perf_piece_make(pool, pool->expected, seed);
+    perf_piece_make(pool, pool->expected, piece);
     return memcmp(found, pool->expected, pool->shape.piece_bytes) == 0;
 }
 
-static void perf_piece_error(const perf_pool_t *pool, const perf_piece_t *piece,
+static void perf_piece_error(perf_pool_t *pool, const perf_piece_t *piece,
                              const char *found)
 {
+    const uint64_t key = *perf_piece_keys(pool, piece);
     size_t i = 0;
 
-    perf_piece_make(
-        pool, pool->expected,
-        perf_piece_seed(pool->keys[piece->block], piece->layer, piece->part));
+    perf_piece_make(pool, pool->expected, piece);
     while ((i < pool->shape.piece_bytes - 1) && (found[i] == pool->expected[i])) {
         ++i;
     }
@@ -187,10 +215,9 @@ static void perf_piece_error(const perf_pool_t *pool, const perf_piece_t *piece,
         "expected 0x%02x (%s, key 0x%" PRIx64 ")",
         piece->layer, piece->part, piece->block, i, pool->shape.piece_bytes,
         (unsigned char)found[i], (unsigned char)pool->expected[i],
-        (pool->keys[piece->block] == PERF_POOL_UNTOUCHED)
-            ? "a block nobody should have touched"
-            : "what was moved there",
-        pool->keys[piece->block]);
+        (key == PERF_POOL_UNTOUCHED) ? "a block nobody should have touched"
+                                     : "what was moved there",
+        key);
 }
 
 /* Wait for the staged copies; when checking, compare the bytes. */
@@ -208,9 +235,7 @@ static int perf_pool_flush(perf_pool_t *pool, perf_pool_way_t way)
     for (i = 0; (way == PERF_POOL_CHECK) && (i < num_pieces); ++i) {
         piece = &pool->pieces[i];
         staged = pool->staging + i * perf_pool_pitch(pool);
-        if (!perf_piece_is_made(
-                pool, staged,
-                perf_piece_seed(pool->keys[piece->block], piece->layer, piece->part))) {
+        if (!perf_piece_is_made(pool, staged, piece)) {
             perf_piece_error(pool, piece, staged);
             return -1;
         }
@@ -224,9 +249,7 @@ static int perf_pool_stage(perf_pool_t *pool, perf_pool_way_t way, perf_piece_t 
     size_t length = pool->shape.piece_bytes;
 
     if (way == PERF_POOL_FILL) {
-        perf_piece_make(
-            pool, staged,
-            perf_piece_seed(pool->keys[piece.block], piece.layer, piece.part));
+        perf_piece_make(pool, staged, &piece);
         perf_memory_write(pool->memory, perf_piece_address(pool, &piece), staged,
                           length);
     } else {
@@ -260,10 +283,16 @@ static int perf_pool_visit(perf_pool_t *pool, perf_pool_way_t way,
 void perf_pool_expect(perf_pool_t *pool, const uint32_t *blocks, const uint64_t *keys,
                       uint32_t num_blocks)
 {
+    const unsigned num_keys = pool->shape.num_keys;
+    uint64_t *expected;
     uint32_t i;
+    unsigned k;
 
     for (i = 0; i < num_blocks; ++i) {
-        pool->keys[blocks[i]] = keys[i];
+        expected = pool->keys + (size_t)blocks[i] * num_keys;
+        for (k = 0; k < num_keys; ++k, ++keys) {
+            expected[k] = (*keys != PERF_POOL_UNTOUCHED) ? *keys : expected[k];
+        }
     }
 }
 
@@ -297,12 +326,16 @@ static int perf_pool_prepare_check(perf_pool_t *pool)
 
     pool->max_pieces = PERF_POOL_STAGING / perf_pool_pitch(pool);
     pool->max_pieces = (pool->max_pieces == 0) ? 1 : pool->max_pieces;
-    pool->keys = calloc(pool->shape.num_blocks, sizeof(*pool->keys));
+    pool->keys = calloc((size_t)pool->shape.num_blocks * pool->shape.num_keys,
+                        sizeof(*pool->keys));
+    pool->seeds.num = pool->shape.num_keys;
+    pool->seeds.of = calloc(pool->seeds.num, sizeof(*pool->seeds.of));
     pool->all_blocks = calloc(pool->shape.num_blocks, sizeof(*pool->all_blocks));
     pool->pieces = calloc(pool->max_pieces, sizeof(*pool->pieces));
     pool->staging = malloc(pool->max_pieces * perf_pool_pitch(pool));
     pool->expected = malloc(perf_pool_pitch(pool));
-    if ((pool->keys == NULL) || (pool->all_blocks == NULL) || (pool->pieces == NULL) ||
+    if ((pool->keys == NULL) || (pool->seeds.of == NULL) ||
+        (pool->all_blocks == NULL) || (pool->pieces == NULL) ||
         (pool->staging == NULL) || (pool->expected == NULL)) {
         perf_error("no memory to check a pool of %u blocks", pool->shape.num_blocks);
         return -1;
@@ -331,6 +364,7 @@ static perf_pool_t *perf_pool_alloc(perf_memory_t *memory,
 
     pool->memory = memory;
     pool->shape = *shape;
+    pool->shape.num_keys = (shape->num_keys != 0) ? shape->num_keys : 1;
     return pool;
 }
 
@@ -397,6 +431,7 @@ void perf_pool_destroy(perf_pool_t *pool)
     free(pool->staging);
     free(pool->pieces);
     free(pool->all_blocks);
+    free(pool->seeds.of);
     free(pool->keys);
     free(pool->layers);
     free(pool);

@@ -36,7 +36,7 @@ typedef struct perf_cells {
     unsigned first[PERF_MAX_GROUPS]; /**< Number of the first element here */
     unsigned num[PERF_MAX_GROUPS];   /**< Elements here */
     unsigned outer;
-    unsigned entries;
+    unsigned entries; /**< A multiple of the pool's num_keys */
     bool has_heads_first;
     size_t inner_bytes;
 } perf_cells_t;
@@ -47,6 +47,8 @@ typedef struct perf_pool_shape {
     uint32_t num_blocks;
     size_t piece_bytes;
     bool is_slab;
+    unsigned num_keys; /**< Of a block, for equal shares of its entries; more than one
+                            needs cells. 0: 1 */
     perf_cells_t cells;
 } perf_pool_shape_t;
 
@@ -61,7 +63,7 @@ typedef struct perf_pool_region {
 
 typedef struct perf_pool perf_pool_t;
 
-/** Key of a block that was never written. */
+/** Key of a block that was never written, and of a part that keeps its contents. */
 #define PERF_POOL_UNTOUCHED UINT64_C(0)
 
 
@@ -98,7 +100,8 @@ const perf_pool_shape_t *perf_pool_shape(const perf_pool_t *pool);
 void perf_pool_region(const perf_pool_t *pool, unsigned layer, unsigned part,
                       perf_pool_region_t *region);
 
-/** Write the contents of keys[i] into blocks[i]. @return 0, or -1. */
+/** Write the contents of keys[i] into blocks[i], or with num_keys of a block those of
+ * keys[i * num_keys] and the next ones. @return 0, or -1. */
 int perf_pool_fill(perf_pool_t *pool, const uint32_t *blocks, const uint64_t *keys,
                    uint32_t num_blocks);
 

@@ -154,7 +154,7 @@ kv_layouts() {
         --large_blk_iter_ftr 1 --pipeline_depth 4)
     local model=(--model Llama-3-70B --block_size 16 --input_length 8192 --exact_length --output_length 16
         --requests 8 --warmup_requests 2 --total_buffer_size 8g)
-    local op ranks post tp decode_tp layout
+    local op ranks post tp decode_tp layout tokens
 
     [ -z "$fake" ] || sweep=(--total_buffer_size 16m --num_iter 5 --warmup_iter 1 --start_batch_size 256
         --max_batch_size 256 --start_block_size 256 --max_block_size 512)
@@ -166,10 +166,12 @@ kv_layouts() {
         stage "kv short pieces, $op" 40 kv "short-$op" "${sweep[@]}" --op_type $op
         # as many GPUs as processes: the last one has all of the other side
         kv_setting=("HIP_VISIBLE_DEVICES=0,1,1,1,1")
-        for ranks in "8 8 nhd" "4 4 nhd" "8 4 nhd" "4 8 nhd" "2 8 nhd" "8 8 hnd" "4 4 hnd"; do
-            read -r tp decode_tp layout <<<"$ranks"
-            stage "kv ranks $tp to $decode_tp, nhd to $layout, $op" 40 kv "ranks-$tp-$decode_tp-$layout-$op" "${model[@]}" \
-                --tp "$tp" --decode_tp "$decode_tp" --decode_layout "$layout" --op_type $op --post $post
+        for ranks in "8 8 nhd 16" "4 4 nhd 16" "8 4 nhd 16" "4 8 nhd 16" "2 8 nhd 16" "8 8 hnd 16" "4 4 hnd 16" \
+            "8 8 nhd 64" "4 4 nhd 64"; do
+            read -r tp decode_tp layout tokens <<<"$ranks"
+            stage "kv ranks $tp to $decode_tp, nhd to $layout, blocks 16 to $tokens, $op" 40 \
+                kv "ranks-$tp-$decode_tp-$layout-$tokens-$op" "${model[@]}" --tp "$tp" --decode_tp "$decode_tp" \
+                --decode_layout "$layout" --decode_block_size "$tokens" --op_type $op --post $post
         done
         kv_setting=()
     done

@@ -36,6 +36,10 @@ for op in WRITE READ; do
     done
     moved --op_type $op --layout nhd --decode_layout hnd || fail "$op from NHD to HND"
     moved --op_type $op --layout hnd --decode_layout nhd --tp 4 --decode_tp 2 || fail "$op from HND to NHD, ranks 4 2"
+    moved --op_type $op --block_size 16 --decode_block_size 64 || fail "$op, blocks of 16 and 64 tokens"
+    moved --op_type $op --block_size 64 --decode_block_size 16 --tp 4 --decode_tp 8 --decode_layout hnd ||
+        fail "$op, blocks of 64 and 16 tokens, ranks 4 8, NHD to HND"
+    moved --model Kimi-K2 --op_type $op --block_size 64 --decode_block_size 16 || fail "$op, latents of 64 and 16 tokens"
 done
 
 # Control: the same run by another transport is not taken for it.

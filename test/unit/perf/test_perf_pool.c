@@ -116,6 +116,50 @@ START_TEST(elements_have_equal_bytes_on_all_ranks)
 }
 END_TEST
 
+/* Blocks of four tokens, of which two have a key, and blocks of two: equal bytes. A key
+ * of zero leaves a part as it is. */
+START_TEST(contents_do_not_depend_on_the_length_of_blocks)
+{
+    perf_pool_shape_t shape = {.num_layers = 1, .num_parts = 1, .num_blocks = 2};
+    static const uint32_t blocks[] = {0, 1};
+    static const uint64_t keys[] = {77, 88, PERF_POOL_UNTOUCHED, 99};
+    const bool has_heads_first = (_i == 1);
+    unsigned char longer[4 * 2 * 6];
+    int head;
+
+    shape.piece_bytes = sizeof(longer);
+    shape.num_keys = 2;
+    shape.cells = (perf_cells_t){.num_groups = 1,
+                                 .num = {2},
+                                 .outer = 1,
+                                 .entries = 4,
+                                 .has_heads_first = has_heads_first,
+                                 .inner_bytes = 6};
+    ck_assert_int_eq(perf_pool_create(memory, &shape, 1, &pool), 0);
+    ck_assert_int_eq(perf_pool_fill(pool, blocks, keys, 1), 0);
+    ck_assert_int_eq(perf_pool_fill(pool, blocks, keys + 2, 1), 0);
+    ck_assert_int_eq(perf_pool_check_all(pool), 0);
+    memcpy(longer, first_piece(), sizeof(longer));
+    first_piece()[has_heads_first ? 12 : 24] ^= 1; /* third token */
+    ck_assert_int_eq(perf_pool_check_all(pool), -1);
+    perf_pool_destroy(pool);
+
+    shape.piece_bytes = sizeof(longer) / 2;
+    shape.num_keys = 1;
+    shape.cells.entries = 2;
+    ck_assert_int_eq(perf_pool_create(memory, &shape, 1, &pool), 0);
+    ck_assert_int_eq(perf_pool_fill(pool, blocks, (uint64_t[]){77, 99}, 2), 0);
+    if (!has_heads_first) {
+        ck_assert_mem_eq(first_piece(), longer, sizeof(longer));
+    }
+    for (head = 0; has_heads_first && (head < 2); ++head) {
+        ck_assert_mem_eq(first_piece() + head * 12, longer + head * 24, 12);
+        ck_assert_mem_eq(first_piece() + 24 + head * 12, longer + head * 24 + 12, 12);
+    }
+    perf_pool_destroy(pool);
+}
+END_TEST
+
 START_TEST(what_was_filled_checks)
 {
     static const uint32_t blocks[] = {7, 3, 49};
@@ -254,6 +298,7 @@ int main(void)
     tcase_add_loop_test(tcase, one_wrong_bit_anywhere_is_found, 0, sizes);
     tcase_add_test(tcase, slab_has_a_block_s_layers_side_by_side);
     tcase_add_test(tcase, elements_have_equal_bytes_on_all_ranks);
+    tcase_add_loop_test(tcase, contents_do_not_depend_on_the_length_of_blocks, 0, 2);
     tcase_add_test(tcase, message_has_place_and_cause);
     tcase_add_test(tcase, stray_write_to_an_untouched_block_is_found);
     tcase_add_test(tcase, contents_differ_by_key_layer_and_part);
