@@ -2,8 +2,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Calls of the stand-in of the kernel driver, without AMD's runtimes (test/kfd/run)."""
 
+import ctypes
 import errno
 import fcntl
+import mmap
 import os
 import signal
 import struct
@@ -12,10 +14,18 @@ import sys
 
 VERSION, UNKNOWN = 0x80084B01, 0xC0084B7F
 ALLOC, ALLOC_BYTES = 0xC0284B16, "=QQQQII"  # kfd_ioctl_alloc_memory_of_gpu_args
-FREE = 0x40084B17
+FREE, MAP = 0x40084B17, 0xC0184B18
+CREATE_EVENT, DESTROY_EVENT, SET_EVENT, RESET_EVENT = 0xC0204B08, 0x40084B09, 0x40084B0A, 0x40084B0B
+WAIT_EVENTS, EVENT_DATA = 0xC0184B0C, "=Q32xII"  # kfd_event_data: age, ..., event
+COMPLETE, TIMED_OUT = 0, 1  # KFD_IOC_WAIT_RESULT_
+DMABUF_INFO, IMPORT_DMABUF, EXPORT_DMABUF = 0xC0204B1C, 0xC0184B1D, 0xC0104B24
+CREATE_QUEUE, CREATE_BYTES = 0xC0604B02, "=QQQQIIIIIIQQQIIII"  # kfd_ioctl_create_queue_args
+DESTROY_QUEUE = 0xC0084B03
 NODES = "/sys/devices/virtual/kfd/kfd/topology/nodes"
 MIB = 1 << 20
-VRAM = 1  # KFD_IOC_ALLOC_MEM_FLAGS_VRAM
+VRAM, USERPTR, WRITABLE = 1, 4, 1 << 31  # KFD_IOC_ALLOC_MEM_FLAGS_
+AQL = 2  # KFD_IOC_QUEUE_TYPE_COMPUTE_AQL
+BARRIER_AND, VENDOR = 3, 0  # types of packets
 
 
 def call(fd: int, request: int, data: bytes) -> bytes | int:
@@ -81,6 +91,115 @@ def killed() -> None:
     expect("once", call(fd, FREE, handle) == errno.EINVAL)
 
 
+def create_event(fd: int, auto_reset: bool) -> int:
+    event = call(fd, CREATE_EVENT, struct.pack("=QIIIIII", 0, 0, 0, auto_reset, 0, 0, 0))
+    assert isinstance(event, bytes)
+    return int(struct.unpack("=QIIIIII", event)[5])
+
+
+def act(fd: int, request: int, number: int) -> bytes | int:
+    return call(fd, request, struct.pack("=II", number, 0))
+
+
+def wait(fd: int, numbers: list[int], wait_for_all: bool = False, milliseconds: int = 0,
+         age: int = 0) -> tuple[int, int]:
+    """Result of the wait, or -errno, and the age of the first event."""
+    data = ctypes.create_string_buffer(b"".join(struct.pack(EVENT_DATA, age, number, 0) for number in numbers))
+    result = call(fd, WAIT_EVENTS, struct.pack("=QIIII", ctypes.addressof(data), len(numbers), wait_for_all,
+                                               milliseconds, 0))
+    ended = -result if isinstance(result, int) else struct.unpack("=QIIII", result)[4]
+    return ended, struct.unpack_from("=Q", data)[0]
+
+
+def events() -> None:
+    """Signal events as kfd_events.c has them."""
+    fd = os.open("/dev/kfd", os.O_RDWR)
+    once, stays = create_event(fd, True), create_event(fd, False)
+    expect("a wait for an event that is not set times out", wait(fd, [once])[0] == TIMED_OUT)
+    act(fd, SET_EVENT, once)
+    expect("a set event completes a wait", wait(fd, [stays, once])[0] == COMPLETE)
+    expect("once, when it resets itself", wait(fd, [once])[0] == TIMED_OUT)
+    act(fd, SET_EVENT, stays)
+    expect("a wait for all takes all", wait(fd, [stays, once], wait_for_all=True)[0] == TIMED_OUT)
+    expect("an event stays set", [wait(fd, [stays])[0] for _ in range(2)] == [COMPLETE] * 2)
+    expect("an age that is known waits for the next one", wait(fd, [once], age=2)[0] == TIMED_OUT)
+    expect("an older age does not", wait(fd, [once], age=1) == (COMPLETE, 2))
+    act(fd, RESET_EVENT, stays)
+    expect("until it is reset", wait(fd, [stays])[0] == TIMED_OUT)
+    act(fd, DESTROY_EVENT, stays)
+    expect("a destroyed event is unknown", wait(fd, [stays])[0] == -errno.EINVAL)
+    expect("to all calls", act(fd, SET_EVENT, stays) == act(fd, DESTROY_EVENT, stays) == errno.EINVAL)
+
+
+def dmabufs() -> None:
+    """Memory goes to another GPU by a dma-buf, and lives until its last owner frees it."""
+    fd = os.open("/dev/kfd", os.O_RDWR)
+    memory = alloc(fd, MIB)
+    assert isinstance(memory, bytes)
+    handle = struct.unpack(ALLOC_BYTES, memory)[2]
+    exported = call(fd, EXPORT_DMABUF, struct.pack("=QII", handle, 0, 0))
+    assert isinstance(exported, bytes)
+    dmabuf = struct.unpack("=QII", exported)[2]
+    info = call(fd, DMABUF_INFO, struct.pack("=QQIIII", 0, 0, 0, 0, 0, dmabuf))
+    assert isinstance(info, bytes)
+    size, _, _, owner, flags, _ = struct.unpack("=QQIIII", info)
+    expect("a dma-buf has the size and GPU of its memory", (size, owner, flags & VRAM) == (MIB, gpu_ids()[0], VRAM))
+    imported = call(fd, IMPORT_DMABUF, struct.pack("=QQII", 1 << 62, 0, gpu_ids()[1], dmabuf))
+    assert isinstance(imported, bytes)
+    with mmap.mmap(dmabuf, MIB) as bytes_of_it:
+        bytes_of_it[:4] = b"here"
+    os.close(dmabuf)
+    call(fd, FREE, struct.pack("=Q", handle))
+    expect("freed memory is not exported", call(fd, EXPORT_DMABUF, struct.pack("=QII", handle, 0, 0)) == errno.EINVAL)
+    again_exported = call(fd, EXPORT_DMABUF, struct.pack("=QII", struct.unpack("=QQII", imported)[1], 0, 0))
+    assert isinstance(again_exported, bytes)
+    with mmap.mmap(struct.unpack("=QII", again_exported)[2], MIB) as bytes_of_it:
+        expect("the importer keeps its bytes", bytes_of_it[:4] == b"here")
+    pipe, _ = os.pipe()
+    expect("another descriptor is no dma-buf",
+           call(fd, DMABUF_INFO, struct.pack("=QQIIII", 0, 0, 0, 0, 0, pipe)) == errno.EINVAL)
+
+
+def queues() -> None:
+    """Two barriers of a queue: the first waits for a signal, both complete one with an event."""
+    fd = os.open("/dev/kfd", os.O_RDWR)
+    size, signals, mailbox, write, read = 8192, 4096, 6144, 6152, 6160
+    area = mmap.mmap(-1, size)
+    base = ctypes.addressof(ctypes.c_char.from_buffer(area))
+
+    def create() -> bytes | int:
+        return call(fd, CREATE_QUEUE, struct.pack(CREATE_BYTES, base, base + write, base + read, 0, 4096, gpu_ids()[0],
+                                                  AQL, 100, 7, 0, 0, 0, 0, 0, 0, 0, 0))
+
+    def value(number: int) -> int:
+        return int(struct.unpack_from("=q", area, signals + 64 * number + 8)[0])
+
+    expect("a ring that is not mapped is refused", create() == errno.EINVAL)
+    memory = call(fd, ALLOC, struct.pack(ALLOC_BYTES, base, size, 0, base, gpu_ids()[0], USERPTR | WRITABLE))
+    assert isinstance(memory, bytes)
+    gpus = ctypes.c_uint32(gpu_ids()[0])
+    assert isinstance(call(fd, MAP, struct.pack("=QQII", struct.unpack(ALLOC_BYTES, memory)[2],
+                                                ctypes.addressof(gpus), 1, 0)), bytes)
+    event = create_event(fd, True)
+    for number in range(3):
+        struct.pack_into("=qqQI", area, signals + 64 * number, 1, 1, base + mailbox if number == 2 else 0, event)
+    queue = create()
+    expect("a ring that is mapped is not", isinstance(queue, bytes))
+    assert isinstance(queue, bytes)
+    for packet, waits_for, completes in ((0, 0, 1), (1, 1, 2)):
+        struct.pack_into("=HHI5QQQ", area, 64 * packet, BARRIER_AND, 0, 0, base + signals + 64 * waits_for, 0, 0, 0, 0, 0,
+                         base + signals + 64 * completes)
+    struct.pack_into("=Q", area, write, 2)
+    expect("a barrier waits for its signal", wait(fd, [event], milliseconds=20)[0] == TIMED_OUT and value(1) == 1)
+    struct.pack_into("=q", area, signals + 8, 0)
+    expect("packets complete in order, with an event", wait(fd, [event], milliseconds=60000)[0] == COMPLETE)
+    expect("and their signals", (value(1), value(2)) == (0, 0))
+    expect("a mailbox has the event", struct.unpack_from("=Q", area, mailbox)[0] == event)
+    number = struct.unpack(CREATE_BYTES, queue)[9]
+    expect("a queue is destroyed", isinstance(act(fd, DESTROY_QUEUE, number), bytes))
+    expect("once", act(fd, DESTROY_QUEUE, number) == errno.EINVAL)
+
+
 def main() -> None:
     if len(sys.argv) > 1:
         child(sys.argv[1])
@@ -94,11 +213,16 @@ def main() -> None:
     expect("nine GPUs are refused", out == "" and "expected 1 to 8" in err)
     out, _ = again("faults", KFDCPU_FAIL="GET_VERSION:2:5").communicate()
     expect("a fault comes with its call", out == "[True, False, True]\n")
-    expect("a process is killed", again("killed", KFDCPU_GPUS="1").wait() == 0)
+    for name in parts:
+        part = again(name, KFDCPU_GPUS="1" if name == "killed" else "2")
+        print(part.communicate()[0], end="")
+        expect(f"part {name}", part.returncode == 0)
 
+
+parts = {"events": events, "dmabufs": dmabufs, "queues": queues, "killed": killed}
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["killed"]:
-        killed()
+    if sys.argv[1:] and sys.argv[1] in parts:
+        parts[sys.argv[1]]()
     else:
         main()
