@@ -8,13 +8,13 @@ set -uo pipefail
 # matching room counts, so xgmi is what lies in xgmi/ itself.
 floors_of() { # PART
     case $1 in
-    src) echo wire base memory peer xfer post direct . ;;
+    src) echo wire base memory plan peer message xfer post direct . ;;
     ucx_plugin)
         echo loader base base/memory copy \
             xgmi/peer xgmi/memory xgmi/copy xgmi/message xgmi \
             rdma/device rdma/queue rdma/memory rdma/ep rdma/op rdma/recovery rdma .
         ;;
-    perf) echo workload kv_perf gpu risks bench . ;;
+    perf) echo base workload memory kv_perf/report kv_perf/engine kv_perf gpu risks bench . ;;
     esac
 }
 
@@ -153,9 +153,9 @@ samples() {
     echo '#include "rdma/rdma_tl.h"' | write ucx_plugin/rdma/ep/rdma_ep.h
     echo 'int tl;' | write ucx_plugin/rdma/rdma_tl.h
     bad 'an include of the face' 'rdma/ep/rdma_ep.h must not climb to rdma/rdma_tl.h'
-    printf 'int kvp_a(void)\n{\n    return kvp_b();\n}\n' | write perf/workload/pool.c
-    printf 'int kvp_b(void)\n{\n    return 0;\n}\n' | write perf/kv_perf/run.c
-    bad 'a call upward in perf' 'perf/workload/pool.c must not climb to kv_perf/run.c: it names kvp_b'
+    printf 'int kvp_a(void)\n{\n    return kvp_b();\n}\n' | write perf/memory/pool.c
+    printf 'int kvp_b(void)\n{\n    return 0;\n}\n' | write perf/kv_perf/engine/run.c
+    bad 'a call upward in perf' 'perf/memory/pool.c must not climb to kv_perf/engine/run.c: it names kvp_b'
     two_rooms
     printf '#include "base/list.h"\n#include "morikv.h"\n/* mkv_top() calls this */\nint mkv_top(void)\n{\n    return mkv_peer_a();\n}\n' | write src/stats.c
     good 'rooms that only look down'

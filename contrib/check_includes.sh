@@ -11,17 +11,17 @@ pure_headers="^($libc)\\.h\$|^ucs/type/status\\.h\$|^(src/)?morikv\\.h\$|^base/m
 # Files without a side: bytes in, values out. Statuses and public types are their words.
 is_pure() { # PATH
     case $1 in
-    src/wire/*.[ch] | src/memory/blocks.[ch]) ;;
+    src/wire/*.[ch] | src/plan/blocks.[ch]) ;;
     ucx_plugin/*_key.[ch] | ucx_plugin/*_addr.[ch]) ;;
     ucx_plugin/xgmi/copy/xgmi_kernel.h | ucx_plugin/xgmi/copy/xgmi_list.[ch]) ;;
     *) return 1 ;;
     esac
 }
 
-# The floors of perf: bench and gpu on kv_perf's floor or above it, workload below all.
+# The floors of perf: bench and gpu on kv_perf's floor or above it, the others below.
 above_in_perf() { # PATH
     case $1 in
-    perf/workload/*) echo '|^perf/(kv_perf|gpu|bench)/' ;;
+    perf/base/* | perf/workload/* | perf/memory/*) echo '|^perf/(kv_perf|gpu|bench)/' ;;
     perf/kv_perf/*) echo '|^perf/(gpu|bench)/' ;;
     esac
 }
@@ -42,7 +42,7 @@ forbidden() { # PATH
     perf/gpu/*) echo '^(uct|ucp|infiniband)/|^(base|rdma|ucx_plugin|test)/|xgmi_(md|iface|ep|map|queue|key)|^perf/(kv_perf|bench)/' ;;
     # tries parts of the product by themselves on a real runtime
     perf/risks/*) echo '^(uct|ucp|infiniband)/|^(rdma|ucx_plugin|src|test)/|^perf/(kv_perf|bench|gpu)/' ;;
-    perf/*) echo '^(uct|infiniband)/|^(base|wire|peer|xfer|post|xgmi|rdma|ucx_plugin|test)/|muct_'"$(above_in_perf "$1")" ;;
+    perf/*) echo '^(uct|infiniband)/|^(base|wire|memory|plan|peer|message|xfer|post|xgmi|rdma|ucx_plugin|test)/|muct_'"$(above_in_perf "$1")" ;;
     test/conformance/* | test/support/ct_*) echo '^(base|xgmi|rdma|ucx_plugin|src|perf)/|muct_|^mkv_|morikv|^check\.h$' ;;
     test/support/mkv_check.h) echo '^$' ;;
     test/*) echo '^check\.h$' ;; # writes each assertion to a file; mkv_check.h does not
@@ -130,8 +130,8 @@ samples() {
     one ucx_plugin/xgmi/xgmi_ep.h 'struct uct_iface_ops {' && bad 'a structure of UCX' uct_iface_ops
     one ucx_plugin/rdma/ep/rdma_ep.c 'ucs_status_t uct_md_open(void);' && bad 'a function of UCX' uct_md_open
     one perf/bench/bench.c '#include "test/support/rdma_rig.h"' && bad 'tests in perf' bench.c
-    one perf/workload/pool.c '#include "perf/kv_perf/run.h"' && bad 'a floor up in perf' pool.c
-    one perf/kv_perf/run.c '#include "perf/gpu/gpu_bench.h"' && bad 'the other floor in perf' run.c
+    one perf/memory/pool.c '#include "perf/kv_perf/engine/run.h"' && bad 'a floor up in perf' pool.c
+    one perf/kv_perf/engine/run.c '#include "perf/gpu/gpu_bench.h"' && bad 'the other floor in perf' run.c
     one test/abi/local.mk 'a_SOURCES = test/fake/ucp/fake_ucp.c' && bad 'sources of others' fake_ucp.c
     one test/support/ct_side.c '#include "base/muct_uct_abi.h"' && bad 'the module in its judge' ct_side.c
     one test/unit/base/test_muct_base.c '#include <check.h>' && bad 'Check itself in a test' test_muct_base.c

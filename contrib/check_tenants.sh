@@ -6,7 +6,7 @@
 set -uo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib_check.sh"
 
-users=(contrib/python/morikv contrib/examples perf/kv_perf perf/workload perf/gpu perf/nixl)
+users=(contrib/python/morikv contrib/examples perf/kv_perf perf/memory perf/workload perf/gpu perf/nixl)
 
 used() { # DIR: names mkv_* in the files of users
     local folder

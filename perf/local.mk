@@ -1,5 +1,7 @@
 # mori_kv_perf, the benchmarks, and what they share.
 include perf/workload/local.mk
+include perf/base/local.mk
+include perf/memory/local.mk
 include perf/kv_perf/local.mk
 include perf/bench/local.mk
 include perf/gpu/local.mk

@@ -17,7 +17,9 @@ libmorikv_core_la_SOURCES = \
 include src/wire/local.mk
 include src/base/local.mk
 include src/memory/local.mk
+include src/plan/local.mk
 include src/peer/local.mk
+include src/message/local.mk
 include src/xfer/local.mk
 include src/post/local.mk
 include src/direct/local.mk

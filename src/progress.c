@@ -5,9 +5,9 @@
 #include "progress.h"
 
 #include "direct/op_step.h"
-#include "peer/credit.h"
-#include "peer/inbox.h"
-#include "peer/peer_close.h"
+#include "message/credit.h"
+#include "message/inbox.h"
+#include "message/peer_close.h"
 #include "post/gate.h"
 #include "post/flush.h"
 #include "post/post.h"

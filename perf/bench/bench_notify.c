@@ -9,8 +9,8 @@
 
 #include "perf/bench/bench_pair.h"
 #include "perf/bench/bench_step.h"
-#include "perf/workload/error.h"
-#include "perf/workload/memory.h"
+#include "perf/base/error.h"
+#include "perf/memory/memory.h"
 
 #include <stdlib.h>
 

@@ -7,8 +7,8 @@
 
 #include "perf/bench/bench_raw.h"
 #include "perf/bench/bench_step.h"
-#include "perf/workload/error.h"
-#include "perf/workload/memory.h"
+#include "perf/base/error.h"
+#include "perf/memory/memory.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -8,10 +8,10 @@
  */
 
 #include "perf/bench/bench_pair.h"
-#include "perf/workload/clock.h"
-#include "perf/workload/error.h"
-#include "perf/workload/memory.h"
-#include "perf/workload/random.h"
+#include "perf/base/clock.h"
+#include "perf/base/error.h"
+#include "perf/memory/memory.h"
+#include "perf/base/random.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -2,8 +2,8 @@
 
 #include "perf/bench/bench_pair.h"
 
-#include "perf/workload/clock.h"
-#include "perf/workload/error.h"
+#include "perf/base/clock.h"
+#include "perf/base/error.h"
 
 #include <inttypes.h>
 #include <stddef.h>

@@ -23,10 +23,10 @@
 
 
 #include "perf/bench/bench_callgrind.h"
-#include "perf/workload/clock.h"
-#include "perf/kv_perf/engine.h"
-#include "perf/workload/error.h"
-#include "perf/workload/random.h"
+#include "perf/base/clock.h"
+#include "perf/kv_perf/engine/engine.h"
+#include "perf/base/error.h"
+#include "perf/base/random.h"
 
 #include <dlfcn.h>
 #include <inttypes.h>

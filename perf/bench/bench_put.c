@@ -13,8 +13,8 @@
  * default the target sleeps and the other one polls.
  */
 
-#include "perf/workload/clock.h"
-#include "perf/workload/error.h"
+#include "perf/base/clock.h"
+#include "perf/base/error.h"
 
 #include <poll.h>
 #include <stdbool.h>

@@ -2,7 +2,7 @@
 
 #include "perf/bench/bench_raw.h"
 
-#include "perf/workload/error.h"
+#include "perf/base/error.h"
 
 #include <stdint.h>
 

@@ -10,9 +10,9 @@
  *   bench_thread BYTES    blocks of so many bytes of GPU memory
  */
 
-#include "perf/workload/clock.h"
-#include "perf/workload/error.h"
-#include "perf/workload/memory.h"
+#include "perf/base/clock.h"
+#include "perf/base/error.h"
+#include "perf/memory/memory.h"
 
 #include <poll.h>
 #include <pthread.h>

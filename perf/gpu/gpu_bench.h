@@ -10,7 +10,7 @@
  */
 
 #include "perf/gpu/gpu_runtime.h"
-#include "perf/workload/table.h"
+#include "perf/base/table.h"
 
 #include <json-c/json.h>
 #include <stdio.h>

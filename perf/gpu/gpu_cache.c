@@ -4,8 +4,8 @@
 
 #include "perf/gpu/gpu_bench.h"
 
-#include "perf/workload/pattern.h"
-#include "perf/workload/random.h"
+#include "perf/memory/pattern.h"
+#include "perf/base/random.h"
 
 #include <pthread.h>
 #include <stdlib.h>

@@ -11,7 +11,7 @@
  * buffers, each with a thread of its own.
  */
 
-#include "perf/workload/pool.h"
+#include "perf/memory/pool.h"
 
 #include <stdbool.h>
 #include <stdint.h>

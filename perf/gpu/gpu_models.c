@@ -10,8 +10,8 @@
 #include "perf/gpu/gpu_bench.h"
 #include "perf/gpu/gpu_cache.h"
 
-#include "perf/workload/error.h"
-#include "perf/workload/block_moves.h"
+#include "perf/base/error.h"
+#include "perf/memory/block_moves.h"
 #include "src/morikv.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 #include "perf/kv_perf/caches.h"
-#include "perf/workload/error.h"
+#include "perf/base/error.h"
 
 #include <inttypes.h>
 #include <string.h>

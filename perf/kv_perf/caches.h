@@ -11,9 +11,9 @@
  * Threads. Each object is used by one thread.
  */
 
-#include "perf/kv_perf/mkv_session.h"
-#include "perf/workload/engine_side.h"
-#include "perf/workload/pool.h"
+#include "perf/kv_perf/engine/mkv_session.h"
+#include "perf/memory/engine_side.h"
+#include "perf/memory/pool.h"
 
 
 typedef struct perf_caches {

@@ -2,7 +2,7 @@
 
 #include "perf/kv_perf/compute.h"
 
-#include "perf/workload/clock.h"
+#include "perf/base/clock.h"
 
 static int perf_compute_ready(void *arg)
 {

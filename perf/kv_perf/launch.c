@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 #include "perf/kv_perf/launch.h"
-#include "perf/workload/error.h"
-#include "perf/workload/interrupt.h"
+#include "perf/base/error.h"
+#include "perf/base/interrupt.h"
 
 #include <errno.h>
 #include <signal.h>

@@ -11,7 +11,7 @@
  * The center has a socket to each leaf. Each process with GPU memory sees one GPU.
  */
 
-#include "perf/kv_perf/channel.h"
+#include "perf/kv_perf/engine/channel.h"
 #include "perf/workload/options.h"
 
 

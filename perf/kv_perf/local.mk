@@ -3,13 +3,13 @@ noinst_LTLIBRARIES += perf/kv_perf/libkvperf.la perf/kv_perf/libkvrun.la
 
 # Objects that use neither UCP nor libmorikv
 perf_kv_perf_libkvperf_la_SOURCES = \
-	perf/kv_perf/channel.c perf/kv_perf/channel.h \
-	perf/kv_perf/histogram.c perf/kv_perf/histogram.h \
-	perf/kv_perf/link.c perf/kv_perf/link.h \
-	perf/kv_perf/progress.c perf/kv_perf/progress.h \
-	perf/kv_perf/report.c perf/kv_perf/report.h \
-	perf/kv_perf/result.c perf/kv_perf/result.h \
-	perf/kv_perf/run.c perf/kv_perf/run.h
+	perf/kv_perf/engine/channel.c perf/kv_perf/engine/channel.h \
+	perf/kv_perf/report/histogram.c perf/kv_perf/report/histogram.h \
+	perf/kv_perf/report/link.c perf/kv_perf/report/link.h \
+	perf/kv_perf/report/progress.c perf/kv_perf/report/progress.h \
+	perf/kv_perf/report/report.c perf/kv_perf/report/report.h \
+	perf/kv_perf/report/result.c perf/kv_perf/report/result.h \
+	perf/kv_perf/engine/run.c perf/kv_perf/engine/run.h
 perf_kv_perf_libkvperf_la_CPPFLAGS = $(AM_CPPFLAGS) $(JSON_CFLAGS)
 perf_kv_perf_libkvperf_la_LIBADD = perf/workload/libworkload.la $(JSON_LIBS)
 
@@ -19,13 +19,13 @@ perf_kv_perf_libkvcompute_la_SOURCES = perf/kv_perf/compute.c perf/kv_perf/compu
 
 # Objects that move bytes
 perf_kv_perf_libkvrun_la_SOURCES = \
-	perf/kv_perf/engine.h \
-	perf/kv_perf/engine_mkv.c \
-	perf/kv_perf/engine_ucp.c \
-	perf/kv_perf/mkv_session.c perf/kv_perf/mkv_session.h \
-	perf/kv_perf/ucp_arrays.c perf/kv_perf/ucp_arrays.h \
-	perf/kv_perf/ucp_notify.c perf/kv_perf/ucp_notify.h \
-	perf/kv_perf/ucp_path.c perf/kv_perf/ucp_path.h
+	perf/kv_perf/engine/engine.h \
+	perf/kv_perf/engine/engine_mkv.c \
+	perf/kv_perf/engine/engine_ucp.c \
+	perf/kv_perf/engine/mkv_session.c perf/kv_perf/engine/mkv_session.h \
+	perf/kv_perf/engine/ucp_arrays.c perf/kv_perf/engine/ucp_arrays.h \
+	perf/kv_perf/engine/ucp_notify.c perf/kv_perf/engine/ucp_notify.h \
+	perf/kv_perf/engine/ucp_path.c perf/kv_perf/engine/ucp_path.h
 perf_kv_perf_libkvrun_la_LIBADD = perf/kv_perf/libkvperf.la libmorikv.la $(UCX_LIBS)
 
 bin_PROGRAMS += perf/kv_perf/mori_kv_perf

@@ -14,15 +14,15 @@
  * transfer, plans and blocks go together.
  */
 
-#include "perf/workload/clock.h"
+#include "perf/base/clock.h"
 #include "perf/kv_perf/caches.h"
 #include "perf/kv_perf/compute.h"
-#include "perf/kv_perf/mkv_session.h"
-#include "perf/workload/error.h"
-#include "perf/kv_perf/progress.h"
-#include "perf/kv_perf/run.h"
-#include "perf/workload/interrupt.h"
-#include "perf/workload/engine_side.h"
+#include "perf/kv_perf/engine/mkv_session.h"
+#include "perf/base/error.h"
+#include "perf/kv_perf/report/progress.h"
+#include "perf/kv_perf/engine/run.h"
+#include "perf/base/interrupt.h"
+#include "perf/memory/engine_side.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 #include "perf/kv_perf/launch.h"
-#include "perf/workload/error.h"
-#include "perf/workload/interrupt.h"
+#include "perf/base/error.h"
+#include "perf/base/interrupt.h"
 #include "perf/workload/model.h"
 #include "perf/workload/options.h"
-#include "perf/kv_perf/progress.h"
-#include "perf/kv_perf/run.h"
+#include "perf/kv_perf/report/progress.h"
+#include "perf/kv_perf/engine/run.h"
 #include "src/morikv.h"
 
 #include <stdio.h>

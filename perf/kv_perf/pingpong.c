@@ -7,8 +7,8 @@
  */
 
 #include "perf/kv_perf/pingpong.h"
-#include "perf/workload/clock.h"
-#include "perf/workload/error.h"
+#include "perf/base/clock.h"
+#include "perf/base/error.h"
 
 
 enum {

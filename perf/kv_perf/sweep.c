@@ -10,11 +10,11 @@
  */
 
 #include "perf/kv_perf/sweep.h"
-#include "perf/workload/clock.h"
-#include "perf/workload/error.h"
-#include "perf/workload/interrupt.h"
+#include "perf/base/clock.h"
+#include "perf/base/error.h"
+#include "perf/base/interrupt.h"
 #include "perf/kv_perf/pingpong.h"
-#include "perf/kv_perf/progress.h"
+#include "perf/kv_perf/report/progress.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -10,8 +10,8 @@
  * Threads. Each sweep is used by one thread.
  */
 
-#include "perf/kv_perf/engine.h"
-#include "perf/workload/pool.h"
+#include "perf/kv_perf/engine/engine.h"
+#include "perf/memory/pool.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -4,9 +4,9 @@
 
 #include "perf/kv_perf/sweep.h"
 #include "perf/workload/benchmarks.h"
-#include "perf/workload/clock.h"
-#include "perf/workload/error.h"
-#include "perf/workload/random.h"
+#include "perf/base/clock.h"
+#include "perf/base/error.h"
+#include "perf/base/random.h"
 
 #include <stdlib.h>
 

@@ -8,7 +8,7 @@
  */
 
 #include "perf/workload/allocator.h"
-#include "perf/workload/error.h"
+#include "perf/base/error.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 #include "perf/workload/options.h"
-#include "perf/workload/error.h"
+#include "perf/base/error.h"
 #include "perf/workload/options_check.h"
 
 #include <argp.h>

@@ -2,7 +2,7 @@
 
 #include "perf/workload/options_check.h"
 #include "perf/workload/benchmarks.h"
-#include "perf/workload/error.h"
+#include "perf/base/error.h"
 #include "perf/workload/geometry.h"
 
 #include <glob.h>

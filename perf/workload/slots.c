@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 #include "perf/workload/slots.h"
-#include "perf/workload/error.h"
-#include "perf/workload/random.h"
+#include "perf/base/error.h"
+#include "perf/base/random.h"
 
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 #include "perf/workload/trace.h"
-#include "perf/workload/error.h"
+#include "perf/base/error.h"
 
 #include <inttypes.h>
 #include <json-c/json.h>

@@ -17,5 +17,7 @@ libmorikv_core_la_SOURCES += \
     src/base/options_table.c \
     src/base/options_table.h \
     src/base/table.h \
+    src/base/tombstone.c \
+    src/base/tombstone.h \
     src/base/tuning.c \
     src/base/tuning.h

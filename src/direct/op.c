@@ -4,7 +4,7 @@
 
 #include "direct/op.h"
 
-#include "peer/message.h"
+#include "message/message.h"
 #include "peer/path.h"
 
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 #include "base/abi.h"
 #include "direct/op_build.h"
 #include "direct/op_step.h"
-#include "peer/credit.h"
+#include "message/credit.h"
 
 #include <string.h>
 

@@ -7,8 +7,8 @@
 
 #include "direct/op_build.h"
 
-#include "peer/credit.h"
-#include "peer/message.h"
+#include "message/credit.h"
+#include "message/message.h"
 
 #include <stdlib.h>
 #include <string.h>

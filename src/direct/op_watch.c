@@ -6,9 +6,9 @@
 #include "direct/op_watch.h"
 
 #include "direct/op.h"
-#include "peer/deliver.h"
-#include "peer/listen.h"
-#include "peer/peer_close.h"
+#include "message/deliver.h"
+#include "message/listen.h"
+#include "message/peer_close.h"
 
 static void mkv_ops_look(mkv_peer_t *peer)
 {

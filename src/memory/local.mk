@@ -1,22 +1,13 @@
-# Regions, registered memory, maps, plans.
+# Regions, registered memory, maps.
 libmorikv_core_la_SOURCES += \
-    src/memory/blocks.c \
-    src/memory/blocks.h \
-    src/memory/byte_list.c \
-    src/memory/byte_list.h \
-    src/memory/list_cache.c \
-    src/memory/list_cache.h \
     src/memory/map.c \
     src/memory/map.h \
+    src/memory/match.c \
+    src/memory/match.h \
     src/memory/mem_index.c \
     src/memory/mem_index.h \
     src/memory/pair.c \
     src/memory/pair.h \
-    src/memory/plan.c \
-    src/memory/plan.h \
-    src/memory/plan_bytes.c \
-    src/memory/match.c \
-    src/memory/match.h \
     src/memory/region.c \
     src/memory/region.h \
     src/memory/region_shape.c \
@@ -28,6 +19,4 @@ libmorikv_core_la_SOURCES += \
     src/memory/shape.c \
     src/memory/shape.h \
     src/memory/span.c \
-    src/memory/span.h \
-    src/memory/unit_set.c \
-    src/memory/unit_set.h
+    src/memory/span.h

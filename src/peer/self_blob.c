@@ -2,8 +2,8 @@
 
 /*
  * The blob that describes a context, made from its regions and memory. Keys are granted
- * to single peers (peer/grant.h). Keys of regions that are open to one-sided operations
- * are for all peers.
+ * to single peers (message/grant.h). Keys of regions that are open to one-sided
+ * operations are for all peers.
  */
 
 #include "peer/self_blob.h"

@@ -10,17 +10,14 @@ libmorikv_core_la_SOURCES += \
     src/post/gate.h \
     src/post/post.c \
     src/post/post.h \
+    src/post/post_calls.c \
     src/post/post_calls.h \
     src/post/post_cursor.h \
     src/post/post_end.c \
     src/post/post_end.h \
     src/post/post_list.c \
     src/post/post_list.h \
-    src/post/post_path.c \
-    src/post/post_path.h \
     src/post/post_queue.c \
-    src/post/post_sel.c \
-    src/post/post_sel.h \
     src/post/post_units.c \
     src/post/post_units.h \
     src/post/pull.c \

@@ -22,7 +22,7 @@
 
 #include "post/post.h"
 
-#include "memory/blocks.h"
+#include "plan/blocks.h"
 #include "peer/backend.h"
 #include "peer/list_put.h"
 #include "post/call_end.h"
@@ -31,7 +31,6 @@
 #include "post/post_cursor.h"
 #include "post/post_end.h"
 #include "post/post_list.h"
-#include "post/post_path.h"
 #include "post/pull.h"
 
 /* ---- Completions ----------------------------------------------------------------- */

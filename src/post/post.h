@@ -8,8 +8,8 @@
  * Posts: they turn a plan into UCX calls. The caller holds the context's lock.
  */
 
-#include "memory/list_cache.h"
-#include "memory/plan.h"
+#include "plan/list_cache.h"
+#include "plan/plan.h"
 #include "xfer/xfer.h"
 
 #include <stdbool.h>

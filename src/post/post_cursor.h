@@ -11,7 +11,8 @@
 #ifndef MKV_POST_CURSOR_H
 #define MKV_POST_CURSOR_H
 
-#include "memory/blocks.h"
+#include "plan/blocks.h"
+#include "plan/plan_sel.h"
 #include "post/post.h"
 
 #include <stdbool.h>
@@ -25,11 +26,6 @@ typedef struct mkv_piece {
     size_t length;
     uint32_t unit; /* first local block, for texts */
 } mkv_piece_t;
-
-static inline bool mkv_sel_has_positions(const mkv_sel_t *sel)
-{
-    return (sel->fields & MKV_SEL_POSITIONS) != 0;
-}
 
 static inline bool mkv_sel_has_pair(const mkv_sel_t *sel, const mkv_map_t *map,
                                     const mkv_pair_t *pair)

@@ -5,12 +5,12 @@
 #include "post/post.h"
 
 #include "base/abi.h"
+#include "plan/plan_sel.h"
 #include "xfer/leg.h"
 #include "post/gate.h"
 #include "post/post_calls.h"
 #include "post/post_cursor.h"
 #include "post/post_end.h"
-#include "post/post_sel.h"
 #include "post/post_units.h"
 #include "post/pull.h"
 #include "post/push.h"
@@ -76,7 +76,7 @@ static mkv_status_t mkv_post_check(mkv_xfer_t *xfer, uint32_t index, mkv_plan_t 
     mkv_status_t status = mkv_post_check_leg(xfer, index, plan);
 
     if (status == MKV_OK) {
-        status = mkv_post_check_sel(plan, sel);
+        status = mkv_plan_check_sel(plan, sel);
     }
     if (status == MKV_OK) {
         status = mkv_post_check_keys(&xfer->legs[index], plan, sel);

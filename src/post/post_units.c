@@ -2,7 +2,7 @@
 
 #include "post/post_units.h"
 
-#include "memory/blocks.h"
+#include "plan/blocks.h"
 #include "post/post_cursor.h"
 
 #include <stdlib.h>

@@ -11,7 +11,7 @@
 
 #include "peer/backend.h"
 #include "peer/list_put.h"
-#include "peer/message.h"
+#include "message/message.h"
 #include "post/post_cursor.h"
 #include "post/post_end.h"
 #include "xfer/leg.h"

@@ -10,11 +10,10 @@
 
 #include "post/push.h"
 
-#include "memory/plan.h"
+#include "plan/plan_sel.h"
 #include "post/post.h"
 #include "post/post_cursor.h"
 #include "post/post_end.h"
-#include "post/post_sel.h"
 #include "post/post_units.h"
 #include "post/pull.h"
 #include "xfer/trace.h"
@@ -160,7 +159,7 @@ static mkv_status_t mkv_push_check(mkv_leg_t *leg, const mkv_msg_t *msg,
     }
     status = mkv_push_plan(leg, msg, plan_p);
     if (status == MKV_OK) {
-        status = mkv_post_check_sel(*plan_p, &msg->sel);
+        status = mkv_plan_check_sel(*plan_p, &msg->sel);
     }
     if (status == MKV_OK) {
         status = mkv_post_check_keys(leg, *plan_p, &msg->sel);

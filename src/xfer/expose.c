@@ -8,7 +8,7 @@
 #include "xfer/expose.h"
 
 #include "base/abi.h"
-#include "memory/blocks.h"
+#include "plan/blocks.h"
 #include "xfer/owner.h"
 #include "xfer/trace.h"
 

@@ -8,12 +8,12 @@
 
 #include "xfer/incoming.h"
 
-#include "peer/message.h"
+#include "message/message.h"
 #include "peer/packet.h"
-#include "xfer/early.h"
+#include "message/early.h"
 #include "xfer/leg.h"
-#include "xfer/reply.h"
-#include "xfer/tombstone.h"
+#include "message/reply.h"
+#include "base/tombstone.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -34,10 +34,10 @@
 
 #include "xfer/leg.h"
 
-#include "peer/message.h"
-#include "peer/peer_close.h"
+#include "message/message.h"
+#include "message/peer_close.h"
 #include "xfer/xfer_events.h"
-#include "xfer/tombstone.h"
+#include "base/tombstone.h"
 
 #include <stdio.h>
 #include <stdlib.h>

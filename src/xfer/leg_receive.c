@@ -7,15 +7,15 @@
 
 #include "xfer/leg_receive.h"
 
-#include "peer/message.h"
+#include "message/message.h"
 #include "peer/packet.h"
-#include "xfer/early.h"
+#include "message/early.h"
 #include "xfer/expose.h"
 #include "xfer/incoming.h"
-#include "xfer/reply.h"
+#include "message/reply.h"
 #include "xfer/xfer_events.h"
 #include "xfer/post_notify.h"
-#include "xfer/tombstone.h"
+#include "base/tombstone.h"
 
 #include <stdlib.h>
 #include <string.h>

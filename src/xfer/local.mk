@@ -1,7 +1,5 @@
 # Transfers and their legs.
 libmorikv_core_la_SOURCES += \
-    src/xfer/early.c \
-    src/xfer/early.h \
     src/xfer/expose.c \
     src/xfer/expose.h \
     src/xfer/incoming.c \
@@ -12,16 +10,10 @@ libmorikv_core_la_SOURCES += \
     src/xfer/leg_receive.h \
     src/xfer/owner.c \
     src/xfer/owner.h \
-    src/xfer/reply.c \
-    src/xfer/reply.h \
-    src/xfer/state.c \
-    src/xfer/state.h \
-    src/xfer/xfer_events.c \
-    src/xfer/xfer_events.h \
     src/xfer/post_notify.c \
     src/xfer/post_notify.h \
-    src/xfer/tombstone.c \
-    src/xfer/tombstone.h \
+    src/xfer/state.c \
+    src/xfer/state.h \
     src/xfer/trace.c \
     src/xfer/trace.h \
     src/xfer/watch.c \
@@ -29,4 +21,6 @@ libmorikv_core_la_SOURCES += \
     src/xfer/xfer.c \
     src/xfer/xfer.h \
     src/xfer/xfer_api.c \
+    src/xfer/xfer_events.c \
+    src/xfer/xfer_events.h \
     src/xfer/xfer_open.c

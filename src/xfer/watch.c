@@ -4,8 +4,8 @@
 
 #include "xfer/watch.h"
 
-#include "peer/listen.h"
-#include "xfer/early.h"
+#include "message/listen.h"
+#include "message/early.h"
 #include "xfer/leg_receive.h"
 
 static void mkv_xfers_look(mkv_peer_t *peer)

@@ -9,7 +9,7 @@
  * context's lock.
  */
 
-#include "memory/unit_set.h"
+#include "plan/unit_set.h"
 #include "base/event.h"
 #include "memory/map.h"
 #include "peer/peer.h"

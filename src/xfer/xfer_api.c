@@ -6,8 +6,8 @@
 #include "xfer/trace.h"
 
 #include "base/abi.h"
-#include "peer/message.h"
-#include "peer/peer_close.h"
+#include "message/message.h"
+#include "message/peer_close.h"
 
 #include <stdlib.h>
 #include <string.h>

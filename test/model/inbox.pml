@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * The order of messages, after src/peer/inbox.c: a sender numbers them, UCX delivers them
+ * The order of messages, after src/message/inbox.c: a sender numbers them, UCX delivers them
  * over several lanes in any order, and here twice as well. The sequence begins at a number
  * that the receiver learns from HELLO, and messages of a former connection of the same
  * two processes may still be on their way: their numbers are far away.

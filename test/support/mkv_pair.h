@@ -13,7 +13,7 @@
 #include "test/support/mkv_check.h"
 #include "test/support/mkv_test.h"
 
-#include "src/peer/inbox.h"
+#include "src/message/inbox.h"
 #include "src/peer/process.h"
 #include "src/xfer/xfer.h"
 

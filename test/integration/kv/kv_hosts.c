@@ -17,7 +17,7 @@
 
 #include "kv_side.h"
 
-#include "perf/kv_perf/channel.h"
+#include "perf/kv_perf/engine/channel.h"
 
 #include <stdbool.h>
 #include <stdio.h>

@@ -8,7 +8,7 @@
  */
 
 #include "perf/gpu/gpu_runtime.h"
-#include "perf/workload/random.h"
+#include "perf/base/random.h"
 #include "test/integration/ucp/it_run.h"
 #include "test/support/mkv_proc.h"
 #include "test/support/mkv_test.h"

@@ -17,7 +17,7 @@
 
 #include "test/fake/ucp/fake_ucp.h"
 
-#include "src/peer/inbox.h"
+#include "src/message/inbox.h"
 #include "src/peer/peer.h"
 #include "src/wire/codec.h"
 #include "src/xfer/xfer.h"

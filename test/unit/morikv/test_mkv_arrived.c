@@ -4,8 +4,8 @@
 
 #include "test/support/mkv_pair.h"
 
-#include "src/memory/plan.h"
-#include "src/peer/message.h"
+#include "src/plan/plan.h"
+#include "src/message/message.h"
 
 #include <string.h>
 

@@ -5,7 +5,7 @@
 #include "test/support/mkv_check.h"
 #include "test/support/mkv_test.h"
 
-#include "src/memory/blocks.h"
+#include "src/plan/blocks.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 
 /* Plans of bytes: exactly the given bytes move; impossible ones are refused. */
 
-#include "memory/byte_list.h"
+#include "plan/byte_list.h"
 #include "test/support/mkv_pair.h"
 
 #include <stdlib.h>

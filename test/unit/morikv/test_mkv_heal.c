@@ -4,9 +4,9 @@
 
 #include "test/support/mkv_pair.h"
 
-#include "src/peer/credit.h"
-#include "src/peer/heartbeat.h"
-#include "src/peer/hello.h"
+#include "src/message/credit.h"
+#include "src/message/heartbeat.h"
+#include "src/message/hello.h"
 
 #include <stdlib.h>
 #include <string.h>

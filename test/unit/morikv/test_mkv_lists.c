@@ -2,7 +2,7 @@
 
 /* Lists that posts share: built once, and never given out for other blocks. */
 
-#include "src/memory/list_cache.h"
+#include "src/plan/list_cache.h"
 #include "src/peer/list_put.h"
 
 #include "test/support/mkv_pair.h"

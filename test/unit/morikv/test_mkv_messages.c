@@ -2,9 +2,9 @@
 
 /* Bytes of the connector: those with DONE, and messages that cannot be sent. */
 
-#include "src/peer/credit.h"
-#include "src/peer/hello.h"
-#include "src/peer/message.h"
+#include "src/message/credit.h"
+#include "src/message/hello.h"
+#include "src/message/message.h"
 
 #include "test/support/mkv_pair.h"
 

@@ -4,7 +4,7 @@
 
 #include "test/support/mkv_pair.h"
 
-#include "src/peer/message.h"
+#include "src/message/message.h"
 #include "src/post/pull.h"
 
 #include <stdlib.h>

@@ -5,7 +5,7 @@
  * them, by the state of its process, and by how the connection ended.
  */
 
-#include "src/peer/peer_close.h"
+#include "src/message/peer_close.h"
 
 #include "test/support/mkv_pair.h"
 

@@ -8,7 +8,7 @@
 #include "test/support/mkv_pair.h"
 
 #include "src/peer/conn.h"
-#include "src/peer/listen.h"
+#include "src/message/listen.h"
 #include "src/xfer/leg.h"
 
 #include <string.h>

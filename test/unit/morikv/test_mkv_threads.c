@@ -8,7 +8,7 @@
 
 #include "test/support/mkv_pair.h"
 
-#include "src/peer/hello.h"
+#include "src/message/hello.h"
 #include "src/post/post.h"
 
 #include <pthread.h>

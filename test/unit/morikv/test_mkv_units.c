@@ -3,8 +3,8 @@
 /* Exposed units are the only ones written: the library checks posts and the seal
  * against them. */
 
-#include "memory/plan.h"
-#include "memory/unit_set.h"
+#include "plan/plan.h"
+#include "plan/unit_set.h"
 #include "test/support/mkv_pair.h"
 
 #include <string.h>

@@ -3,8 +3,8 @@
 #include "test/support/mkv_check.h"
 
 #include "perf/workload/allocator.h"
-#include "perf/workload/error.h"
-#include "perf/workload/random.h"
+#include "perf/base/error.h"
+#include "perf/base/random.h"
 
 #include <stdlib.h>
 #include <string.h>

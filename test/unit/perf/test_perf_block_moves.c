@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-#include "perf/workload/block_moves.h"
-#include "perf/workload/error.h"
+#include "perf/memory/block_moves.h"
+#include "perf/base/error.h"
 #include "src/morikv.h"
 #include "test/unit/perf/models_here.h"
 #include "test/support/mkv_check.h"

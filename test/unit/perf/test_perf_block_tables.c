@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-#include "perf/workload/block_tables.h"
+#include "perf/memory/block_tables.h"
 #include "perf/workload/generator.h"
-#include "perf/workload/error.h"
+#include "perf/base/error.h"
 #include "test/unit/perf/models_here.h"
 #include "test/support/mkv_check.h"
 

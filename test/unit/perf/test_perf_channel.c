@@ -7,9 +7,9 @@
 
 #include "test/support/mkv_check.h"
 
-#include "perf/kv_perf/run.h"
-#include "perf/workload/clock.h"
-#include "perf/workload/error.h"
+#include "perf/kv_perf/engine/run.h"
+#include "perf/base/clock.h"
+#include "perf/base/error.h"
 #include "test/unit/perf/clock_here.h"
 
 #include <sys/socket.h>

@@ -3,7 +3,7 @@
 #include "test/support/mkv_check.h"
 
 #include "perf/workload/generator.h"
-#include "perf/workload/error.h"
+#include "perf/base/error.h"
 
 #include <stdbool.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 #include "perf/workload/geometry.h"
-#include "perf/workload/error.h"
+#include "perf/base/error.h"
 #include "test/unit/perf/models_here.h"
 #include "test/support/mkv_check.h"
 

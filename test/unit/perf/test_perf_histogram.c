@@ -2,8 +2,8 @@
 
 #include "test/support/mkv_check.h"
 
-#include "perf/kv_perf/histogram.h"
-#include "perf/workload/random.h"
+#include "perf/kv_perf/report/histogram.h"
+#include "perf/base/random.h"
 
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-#include "perf/kv_perf/link.h"
+#include "perf/kv_perf/report/link.h"
 #include "test/support/mkv_check.h"
 
 #include <stdio.h>

@@ -2,7 +2,7 @@
 
 #include "perf/workload/benchmarks.h"
 #include "perf/workload/options.h"
-#include "perf/workload/error.h"
+#include "perf/base/error.h"
 #include "perf/workload/options_check.h"
 #include "test/unit/perf/models_here.h"
 #include "test/support/mkv_check.h"

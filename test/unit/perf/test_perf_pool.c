@@ -2,8 +2,8 @@
 
 #include "test/support/mkv_check.h"
 
-#include "perf/workload/pool.h"
-#include "perf/workload/error.h"
+#include "perf/memory/pool.h"
+#include "perf/base/error.h"
 
 #include <stdio.h>
 #include <stdlib.h>

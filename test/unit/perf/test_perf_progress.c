@@ -2,7 +2,7 @@
 
 #include "test/support/mkv_check.h"
 
-#include "perf/kv_perf/progress.h"
+#include "perf/kv_perf/report/progress.h"
 
 #include <stdlib.h>
 
