@@ -1075,7 +1075,10 @@ typedef struct mkv_op_piece {
 } mkv_op_piece_t;
 
 enum {
-    MKV_OP_NOTIFY = 1 << 0 /**< The peer gets MKV_EV_NOTE when it has ended */
+    MKV_OP_NOTIFY = 1 << 0, /**< The peer gets MKV_EV_NOTE when it has ended */
+    /** If all bytes have moved when mkv_op_post() returns, the operation is closed
+     * already: *op_p is NULL, and no event follows */
+    MKV_OP_AT_ONCE = 1 << 1
 };
 
 typedef struct mkv_op_params {
@@ -1114,7 +1117,7 @@ typedef struct mkv_op_params {
  * Operations are not ordered among each other. Notes arrive in the order in which they
  * were sent, mkv_send()'s messages included.
  *
- * @param [out] op_p  Close it with mkv_op_close().
+ * @param [out] op_p  Close it with mkv_op_close(). NULL: see MKV_OP_AT_ONCE.
  *
  * @return MKV_OK
  * @return MKV_ERR_BUSY         The peer is not ready, a local region not committed, or

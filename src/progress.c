@@ -182,4 +182,5 @@ unsigned mkv_progress(mkv_ctx_t *ctx)
 void mkv_progress_init(mkv_ctx_t *ctx)
 {
     ctx->step = mkv_progress_step;
+    ctx->progress = mkv_progress_locked;
 }

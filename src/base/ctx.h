@@ -116,6 +116,7 @@ struct mkv_ctx {
 
     /* Hooks of the modules above; set once, at open */
     unsigned (*step)(mkv_ctx_t *ctx);
+    unsigned (*progress)(mkv_ctx_t *ctx);
     unsigned (*take)(mkv_ctx_t *ctx); /* take in submissions */
     const struct mkv_peer_listener *peer_listeners[MKV_MAX_PEER_LISTENERS];
     unsigned num_peer_listeners;
@@ -241,6 +242,11 @@ void mkv_ctx_deadline(mkv_ctx_t *ctx, uint64_t deadline);
 static inline unsigned mkv_ctx_step(mkv_ctx_t *ctx)
 {
     return ctx->step(ctx);
+}
+/** One round of progress. @return How much it moved. */
+static inline unsigned mkv_ctx_progress(mkv_ctx_t *ctx)
+{
+    return ctx->progress(ctx);
 }
 
 /** Whether posts were queued because the lock was taken. Needs no lock. */

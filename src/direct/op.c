@@ -11,8 +11,12 @@
 
 static mkv_news_t *mkv_op_event(mkv_op_t *op, mkv_event_type_t type)
 {
-    mkv_news_t *event = mkv_event_add(op->ctx, type);
+    mkv_news_t *event;
 
+    if (op->is_at_once && (op->status == MKV_OK)) {
+        return NULL; /* the call reports it */
+    }
+    event = mkv_event_add(op->ctx, type);
     if (event != NULL) {
         event->peer = op->peer->remote.peer;
         event->op = op;

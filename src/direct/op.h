@@ -44,6 +44,7 @@ struct mkv_op {
     mkv_status_t status; /**< MKV_INPROGRESS until it has ended */
     char error[256];
     bool is_quiet;
+    bool is_at_once; /**< MKV_OP_AT_ONCE, and mkv_op_post() has not returned */
     uint64_t open_time, deadline; /**< Deadline of the operation, then of its drain */
     uint64_t seen;                /**< mkv_peer_check_late_drain() */
     mkv_op_puts_t puts;

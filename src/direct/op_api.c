@@ -9,11 +9,41 @@
 
 #include <string.h>
 
+/* Rounds of progress for what may end within the call: completions, a flush, the end */
+#define MKV_OP_ROUNDS 2
+
+static void mkv_op_begin(mkv_op_t *op)
+{
+    unsigned i;
+
+    op->is_at_once = (op->params.flags & MKV_OP_AT_ONCE);
+    op->ctx->round_cost = 0;
+    (void)mkv_op_step(op);
+    for (i = 0; op->is_at_once && !mkv_op_has_ended(op) && (i < MKV_OP_ROUNDS); ++i) {
+        (void)mkv_ctx_progress(op->ctx);
+    }
+    op->is_at_once = false;
+}
+
+/* Close what has succeeded. @return Whether nothing is left for progress. */
+static bool mkv_op_close_at_once(mkv_op_t *op)
+{
+    mkv_ctx_t *ctx = op->ctx;
+    mkv_peer_t *peer = op->peer;
+
+    mkv_op_free(op);
+    return mkv_list_is_empty(&ctx->dirty_ops) && mkv_list_is_empty(&ctx->dirty_xfers) &&
+           mkv_list_is_empty(&ctx->changed_peers) &&
+           mkv_list_is_empty(&ctx->busy_peers) && (ctx->num_new_events == 0) &&
+           (peer->tx_bytes == 0) && (peer->inflight_ops == 0);
+}
+
 mkv_status_t mkv_op_post(mkv_peer_t *peer, const mkv_op_params_t *params,
                          mkv_op_t **op_p)
 {
     mkv_ctx_t *ctx = peer->ctx;
     mkv_op_params_t mine;
+    bool is_over = false;
     mkv_status_t status;
 
     if (mkv_ctx_check(ctx, "op_post") != MKV_OK) {
@@ -30,10 +60,17 @@ mkv_status_t mkv_op_post(mkv_peer_t *peer, const mkv_op_params_t *params,
         mkv_credit_sent(peer, mine.note_length); /* take the credit for the note */
     }
     if (status == MKV_OK) {
-        ctx->round_cost = 0;
-        (void)mkv_op_step(*op_p);
+        mkv_op_begin(*op_p);
+        if ((mine.flags & MKV_OP_AT_ONCE) && ((*op_p)->status == MKV_OK)) {
+            is_over = mkv_op_close_at_once(*op_p);
+            *op_p = NULL;
+        }
     }
-    mkv_leave(ctx);
+    if (is_over) {
+        mkv_leave_quietly(ctx); /* no thread needs to wake */
+    } else {
+        mkv_leave(ctx);
+    }
     return status;
 }
 

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MKV_OP_FLAGS ((uint32_t)MKV_OP_NOTIFY)
+#define MKV_OP_FLAGS ((uint32_t)(MKV_OP_NOTIFY | MKV_OP_AT_ONCE))
 #define MKV_NOTE_OVERHEAD 128u /* Bytes of a NOTE beside its data */
 
 _Static_assert(UCS_MEMORY_TYPE_LAST <= 16, "two memory types fit into a byte");

@@ -703,6 +703,69 @@ START_TEST(bad_parameters_are_refused)
 }
 END_TEST
 
+/* Loop index: mode; the first call of a kind is queried, and never ends at once */
+/* OS-01 */
+START_TEST(an_operation_that_ends_in_the_call_is_closed_there)
+{
+    mkv_mode_t mode = (_i == 0) ? MKV_WRITE : MKV_READ;
+    mkv_op_piece_t pieces[4];
+    mkv_op_params_t params = params_of(mode, pieces, 4);
+    size_t num_events;
+
+    setup();
+    scatter(pieces, 4);
+    OK(mkv_op_post(A->peers[1], &params, &op));
+    pair_run();
+    OK(mkv_op_close(op));
+    mkv_pattern_fill(mem[0], ROOM, A_SEED, 0);
+    mkv_pattern_fill(mem[1], ROOM, B_SEED, 0);
+    num_events = A->num_events;
+    A->ctx->is_armed = true;
+    params.flags = MKV_OP_AT_ONCE;
+    OK(mkv_op_post(A->peers[1], &params, &op));
+    ck_assert_ptr_null(op);
+    check_scattered(mode, 4);
+    ck_assert(A->ctx->is_armed); /* no thread was woken */
+    params.flags |= MKV_OP_NOTIFY;
+    OK(mkv_op_post(A->peers[1], &params, &op));
+    ck_assert_ptr_null(op);
+    ck_assert(!A->ctx->is_armed); /* the note is under way */
+    pair_run();
+    ck_assert_uint_eq(A->num_events, num_events);
+    ck_assert_uint_eq(pair_count(B, MKV_EV_NOTE, NULL), 1);
+    OK(mkv_regions_drop(A->ctx, ids, 1)); /* it holds nothing */
+    finish();
+}
+END_TEST
+
+/* Loop index: mode, and whether it fails */
+/* OS-01 */
+START_TEST(an_operation_that_goes_on_has_its_events)
+{
+    mkv_mode_t mode = (_i % 2 == 0) ? MKV_WRITE : MKV_READ;
+    unsigned call = (mode == MKV_WRITE) ? FAKE_UCP_FLUSH : FAKE_UCP_GET;
+    mkv_op_piece_t pieces[4];
+    mkv_op_params_t params = params_of(mode, pieces, 4);
+
+    setup();
+    scatter(pieces, 4);
+    params.flags = MKV_OP_AT_ONCE;
+    if (_i / 2 == 0) {
+        fake_ucp_hold(call);
+    } else {
+        fake_ucp_fail(call, 0, UCS_ERR_IO_ERROR);
+    }
+    OK(mkv_op_post(A->peers[1], &params, &op));
+    ck_assert_ptr_nonnull(op);
+    fake_ucp_hold(0);
+    pair_run();
+    ck_assert_uint_eq(pair_count(A, (_i / 2 == 0) ? MKV_EV_DONE : MKV_EV_FAILED, NULL),
+                      1);
+    ck_assert_uint_eq(pair_count(A, MKV_EV_QUIET, NULL), 1);
+    finish();
+}
+END_TEST
+
 int main(void)
 {
     TCase *tcase = pair_tcase("ops");
@@ -727,5 +790,8 @@ int main(void)
     tcase_add_test(tcase, credits_bound_what_is_in_flight);
     tcase_add_test(tcase, what_is_left_open_is_closed_with_the_context);
     tcase_add_test(tcase, bad_parameters_are_refused);
+    tcase_add_loop_test(tcase, an_operation_that_ends_in_the_call_is_closed_there, 0,
+                        2);
+    tcase_add_loop_test(tcase, an_operation_that_goes_on_has_its_events, 0, 4);
     return pair_main("mkv_ops", tcase);
 }
