@@ -72,6 +72,15 @@ class Operation:
         check(peer._handle.call(lib.mkv_op_post, params, op_p))
         self._handle = Handle(context._owner, op_p[0], lib.mkv_op_close)
 
+    @classmethod
+    def _of(cls, context: Context, pointer: Any, key: int, id: int) -> Operation:
+        """One that :class:`QuickPosts` has posted."""
+        self = cls.__new__(cls)
+        self.context, self.id, self._key = context, id, key
+        self._handle = Handle(context._owner, pointer, lib.mkv_op_close)
+        context._things[key] = self
+        return self
+
     @property
     def status(self) -> int:
         """MKV_INPROGRESS (1), MKV_OK (0), or the first error; without its text."""
@@ -111,3 +120,40 @@ class Operation:
         """:raises BusyError: it is not quiet yet."""
         self._handle.close()
         self.context._forget(self)
+
+
+class QuickPosts:
+    """Posts operations of one context, from memory that is kept. The caller holds the lock
+    under which the context's events are polled.
+
+    :param note: what the peer gets when an operation has ended; None: nothing.
+    """
+
+    def __init__(self, context: Context, note: bytes | None) -> None:
+        self._context = context
+        self._params = ffi.new("mkv_op_params_t *", {"size": ffi.sizeof("mkv_op_params_t")})
+        self._op_p = ffi.new("mkv_op_t **")
+        self._note = ffi.from_buffer(note or b"")
+        self._params.note, self._params.note_length = self._note, len(self._note)
+        self._flags = lib.MKV_OP_AT_ONCE | (0 if note is None else lib.MKV_OP_NOTIFY)
+
+    def post(
+        self, peer: Peer, mode: Mode, pieces: Pieces, id: int, timeout_ms: int, notifies: bool
+    ) -> Operation | None:
+        """:meth:`Peer.post` documents the errors.
+
+        :param notifies: whether the peer gets the note.
+        :return: None: all bytes have moved, and no event follows.
+        """
+        params, context = self._params, self._context
+        key = next(context._keys)
+        params.id, params.mode, params.timeout_ms = id, mode, timeout_ms
+        params.flags = self._flags if notifies else lib.MKV_OP_AT_ONCE
+        params.note_length = len(self._note) if notifies else 0
+        params.pieces, params.num_pieces = pieces.pointer, pieces.count
+        params.user_data = ffi.cast("void *", key)
+        status = peer._handle.call(lib.mkv_op_post, params, self._op_p)
+        if status != lib.MKV_OK:
+            check(status)
+        pointer = self._op_p[0]
+        return Operation._of(context, pointer, key, id) if pointer else None

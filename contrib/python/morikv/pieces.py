@@ -18,6 +18,8 @@ from ._library import ffi
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
+_PIECES = ffi.typeof("mkv_op_piece_t[]")
+
 #: Bytes: offsets, lengths, or numbers of regions.
 Numbers = Union[int, Iterable[int], "Buffer"]
 
@@ -76,11 +78,39 @@ def _is_one(values: Numbers) -> bool:
     return isinstance(values, int) or getattr(values, "ndim", 1) == 0
 
 
+#: Beyond so many pieces NumPy is quicker than Python.
+_FEW = 16
+
+
+def _few(values: Any) -> list[int] | None:
+    """Up to _FEW numbers of a list or of an array of integers; None: anything else."""
+    if type(values) is not list:
+        if getattr(values, "ndim", 0) != 1 or len(values) > _FEW or values.dtype.kind not in "iu":
+            return None
+        values = values.tolist()
+    return values if 0 < len(values) <= _FEW else None
+
+
+def _short_table(*columns: Numbers) -> array[int] | None:
+    """:func:`_table` of few pieces, or of one that is given by numbers; None: they are not
+    such, or are not valid."""
+    try:
+        if type(columns[1]) is int:
+            return array("Q", columns)  # type: ignore[arg-type]
+        region: Any = columns[0]
+        lists: list[Any] = [_few(values) for values in columns[1:]]
+        if None in lists or len({*map(len, lists)}) != 1:
+            return None
+        return array("Q", chain.from_iterable(zip(repeat(region), *lists)))
+    except (AttributeError, OverflowError, TypeError):
+        return None
+
+
 def _by_numpy(numpy: Any, found: list[memoryview], count: int) -> Any:
     words = numpy.empty((count, len(found)), numpy.uint64)
     for i, view in enumerate(found):
         words[:, i] = view
-    return words
+    return words.reshape(-1)
 
 
 class Pieces:
@@ -93,7 +123,7 @@ class Pieces:
     :raises ValueError: counts differ, or a value is not an integer of 0 to 2^64 - 1.
     """
 
-    __slots__ = ("pointer", "count", "_words", "_buffer")
+    __slots__ = ("pointer", "count", "_words")
 
     def __init__(
         self,
@@ -103,17 +133,26 @@ class Pieces:
         remote_offsets: Numbers,
         lengths: Numbers,
     ) -> None:
-        given = {"local offsets": local_offsets, "remote offsets": remote_offsets}
-        given["lengths"] = lengths
-        given["regions"] = _regions(local, remote)
-        found, self.count = columns(given)
-        found = [found[3], *found[:3]]
+        regions = _regions(local, remote)
+        words = None
+        if isinstance(regions, int):
+            words = _short_table(regions, local_offsets, remote_offsets, lengths)
+        if words is not None:
+            self.count = len(words) // 4
+        else:
+            given = {"local offsets": local_offsets, "remote offsets": remote_offsets}
+            given["lengths"] = lengths
+            given["regions"] = regions
+            found, self.count = columns(given)
+            words = _table([found[3], *found[:3]], self.count)
         #: Array of mkv_op_piece_t; NULL when it is empty.
-        self.pointer = ffi.NULL
-        if self.count > 0:
-            self._words = _table(found, self.count)
-            self._buffer = ffi.from_buffer(self._words)
-            self.pointer = ffi.cast("const mkv_op_piece_t *", self._buffer)
+        self.pointer = ffi.from_buffer(_PIECES, words) if self.count > 0 else ffi.NULL
+        self._words = words
+
+    def size(self) -> int:
+        """Sum of the lengths, in bytes."""
+        lengths = self._words[3::4]
+        return int(lengths.sum()) if hasattr(lengths, "sum") else sum(lengths)
 
     def beyond(self, local_size: int, remote_size: int) -> str:
         """:return: what is wrong with the first piece that leaves its region or is empty;
@@ -156,6 +195,4 @@ def _regions(local: Numbers, remote: Numbers) -> Numbers:
 def _word(local: int, remote: int) -> int:
     if not (0 <= local < 1 << 32 and 0 <= remote < 1 << 32):
         raise _refuse("regions", f"{local} here and {remote} there")
-    return int.from_bytes(
-        local.to_bytes(4, sys.byteorder) + remote.to_bytes(4, sys.byteorder), sys.byteorder
-    )
+    return local | remote << 32 if sys.byteorder == "little" else local << 32 | remote

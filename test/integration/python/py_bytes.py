@@ -185,6 +185,20 @@ class Numbers(unittest.TestCase):
                 found = self.rows(Pieces(*given))
             self.assertEqual(found, [(3, 4, 10, 30, 1), (3, 5, 20, 30, 2)])
 
+    def test_few_pieces_are_packed_as_many_are(self):
+        given = [([1, 2], [3, 4], [5, 6]), (1, 2, 3), ([1], 2, [3]), ([1, 2], (3, 4), 5)]
+        if numpy is not None:
+            given.append(([1, 2], numpy.array([3, 4]), numpy.array([5, 6], "uint8")))
+        for columns in given:
+            few = self.rows(Pieces(7, 8, *columns))
+            size = Pieces(7, 8, *columns).size()
+            with mock.patch("morikv.pieces._short_table", return_value=None):
+                self.assertEqual(few, self.rows(Pieces(7, 8, *columns)), columns)
+                self.assertEqual(size, Pieces(7, 8, *columns).size(), columns)
+        for bad in (([1, 2], [3], [4, 5]), ([-1], [0], [1]), ([1.5], [0], [1]), (0, 2**64, 1)):
+            with self.assertRaises(ValueError, msg=bad):
+                Pieces(7, 8, *bad)
+
     def rows(self, pieces):
         return [
             (p.local, p.remote, p.local_offset, p.remote_offset, p.length)

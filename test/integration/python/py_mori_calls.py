@@ -129,7 +129,7 @@ class Calls(WithSlow):
         engine.create_backend(BackendType.TCP, config)
         config.enable_notification, place.host = True, "b"
         self.assertEqual(engine.get_engine_desc().host, "a")
-        self.assertIsNone(engine._get_hub()._note)
+        self.assertFalse(engine._get_hub()._notifies)
 
     def test_what_is_wrong_is_seen_in_the_call_also_before_the_connection(self):
         for bad in (

@@ -496,11 +496,20 @@ class TwoProcesses(unittest.TestCase):
 
     def test_a_call_may_have_a_deadline(self):
         refused = morikv.errors.InvalidError(1, "refused")
-        with mock.patch("morikv.mori_io.hub.Operation", side_effect=refused) as post:
+        with mock.patch("morikv.mori_io.hub.QuickPosts.post", side_effect=refused) as post:
             self.sessions[0].batch_write([0], [0], [1], 1, timeout_ms=1234)
             self.sessions[0].batch_read([0], [0], [1], 1)
-        told = [call.kwargs["timeout_ms"] for call in post.call_args_list]
+        told = [call.args[4] for call in post.call_args_list]
         self.assertEqual(told, [1234, 0])
+
+    def test_a_transfer_that_ends_in_its_call_has_succeeded_and_counts(self):
+        with mock.patch("morikv.mori_io.hub.QuickPosts.post", return_value=None):
+            status = self.sessions[0].batch_write([0, 64], [0, 64], [10, 20], 1)
+        self.assertEqual(status.Code(), StatusCode.SUCCESS)
+        self.assertTrue(status.Quiet())
+        figures = self.engine.metrics()
+        self.assertRegex(figures, r"bytes_transferred_sum{.*} 30.0\n")
+        self.assertRegex(figures, r"num_descriptors_sum{.*} 2.0\n")
 
     def test_a_transfer_that_is_aborted_ends(self):
         status = self.sessions[0].write(0, 0, SIZE, 1)

@@ -25,7 +25,7 @@ from . import config as _config
 from . import settings
 from .config import BackendType, IOEngineConfig, MemoryLocationType, StatusCode
 from .desc import EngineDesc, MemoryDesc
-from .hub import Ask, Hub, PeerFailureEvent
+from .hub import Hub, PeerFailureEvent
 from .status import TransferStatus, code_of
 
 logger = logging.getLogger(__name__)
@@ -87,8 +87,8 @@ class IOEngineSession:
         :param timeout_ms: the transfer fails unless it is done then; 0: option XFER_TIMEOUT.
             The time until the connection is ready does not count.
         """
-        pieces = local_offsets, remote_offsets, sizes
-        return self._post(Mode.READ, *pieces, transfer_uid, timeout_ms)
+        numbers = local_offsets, remote_offsets, sizes
+        return self._post(Mode.READ, numbers, transfer_uid, timeout_ms)
 
     def batch_write(
         self,
@@ -99,25 +99,21 @@ class IOEngineSession:
         timeout_ms: int = 0,
     ) -> TransferStatus:
         """Write many pieces, see :meth:`batch_read`; success: they have arrived."""
-        pieces = local_offsets, remote_offsets, sizes
-        return self._post(Mode.WRITE, *pieces, transfer_uid, timeout_ms)
+        numbers = local_offsets, remote_offsets, sizes
+        return self._post(Mode.WRITE, numbers, transfer_uid, timeout_ms)
 
     def _post(
         self,
         mode: Mode,
-        local_offsets: Numbers,
-        remote_offsets: Numbers,
-        sizes: Numbers,
+        numbers: tuple[Numbers, Numbers, Numbers],
         uid: int,
         timeout_ms: int = 0,
     ) -> TransferStatus:
-        numbers = local_offsets, remote_offsets, sizes
-        ask = Ask(mode, self._local, self._remote, *numbers, uid, timeout_ms)
         try:
             hub = self._engine._get_hub()
         except errors.InvalidError as error:  # the engine belongs to a parent process
             return _ended(code_of(error.status), str(error))
-        return hub.post(ask)
+        return hub.post(mode, self._local, self._remote, numbers, uid, timeout_ms)
 
     def path(self) -> str:
         """Transports of the data that UCX has reported so far, for each kind of call; empty
@@ -177,6 +173,9 @@ class IOEngine:
         self._backends.pop(type, None)
 
     def _get_hub(self) -> Hub:
+        if self._hub is not None:
+            self._hub.lock.home.check()
+            return self._hub
         with self._lock:
             if self._hub is None:
                 self._hub = self._make_hub()
@@ -409,7 +408,7 @@ class IOEngine:
             session = self._session(local_mem, remote_mem)
         except errors.MorikvError as error:
             return _ended(code_of(error.status), str(error))
-        return session._post(mode, local_offsets, remote_offsets, sizes, uid)
+        return session._post(mode, (local_offsets, remote_offsets, sizes), uid)
 
     def wait_all(
         self, statuses: Iterable[TransferStatus | None], timeout_ms: float = -1

@@ -24,7 +24,7 @@ from ..listener import Listener
 from ..memory import Memory
 from ..metrics import Transfers
 from ..model import Event, EventType, Mode
-from ..operation import Operation
+from ..operation import Operation, QuickPosts
 from ..pieces import Numbers, Pieces
 from . import settings
 from .config import StatusCode
@@ -63,20 +63,6 @@ class PeerFailureEvent:
     qp_num: int = 0
     port_num: int = 0
     device_name: str = ""
-
-
-@dataclass
-class Ask:
-    """A transfer as the application asks for it. Nothing of it is kept beyond the call."""
-
-    mode: Mode
-    local: Region
-    remote: MemoryDesc
-    local_offsets: Numbers
-    remote_offsets: Numbers
-    sizes: Numbers
-    uid: int
-    timeout_ms: int
 
 
 @dataclass
@@ -133,7 +119,7 @@ class Hub:
         self.lock = Lock(self.context._owner.home)
         #: Entered by ``with self.lock``, which refuses a forked child.
         self.changed = threading.Condition(self.lock.inner)
-        self._note = note
+        self._posts, self._notifies = QuickPosts(self.context, note), note is not None
         self._allocations: dict[int, Memory | None] = {}
         self._mirror: tuple[Link, Mirror] | None = None
         self._links: dict[str, Link] = {}
@@ -262,14 +248,34 @@ class Hub:
 
     # ---- transfers ----
 
-    def post(self, ask: Ask) -> TransferStatus:
-        """Never waits, never raises: what is wrong is in the status."""
-        status = TransferStatus(self.lock.home)
-        status.Update(StatusCode.IN_PROGRESS, "")
+    def post(
+        self,
+        mode: Mode,
+        local: Region,
+        remote: MemoryDesc,
+        numbers: tuple[Numbers, Numbers, Numbers],
+        uid: int,
+        timeout_ms: int,
+    ) -> TransferStatus:
+        """Never waits, never raises: what is wrong is in the status. Nothing of the arguments
+        is kept beyond the call.
+
+        :param numbers: offsets here, offsets there, sizes.
+        """
         with self.lock:
+            status = TransferStatus(self.lock.home, StatusCode.IN_PROGRESS)
             try:
-                link = self.link(ask.remote)
-                post = self._prepared(ask, status)
+                link = self.link(remote)
+                number, epoch = self._place(remote)
+                post = Post(
+                    mode,
+                    Pieces(local.id, number, *numbers),
+                    epoch,
+                    _unsigned(uid, 64, "transfer_uid"),
+                    _unsigned(timeout_ms, 32, "timeout_ms"),
+                    status,
+                    (local.memory.length, remote.size),
+                )
             except errors.MorikvError as error:
                 self._fail(status, code_of(error.status), str(error))
             except ValueError as error:
@@ -278,20 +284,6 @@ class Hub:
                 if not self._try(link, post):
                     self._wait(link, post)
         return status
-
-    def _prepared(self, ask: Ask, status: TransferStatus) -> Post:
-        """:raises ValueError: an argument is not valid."""
-        remote, epoch = self._place(ask.remote)
-        numbers = ask.local_offsets, ask.remote_offsets, ask.sizes
-        return Post(
-            mode=ask.mode,
-            pieces=Pieces(ask.local.id, remote, *numbers),
-            epoch=epoch,
-            uid=_unsigned(ask.uid, 64, "transfer_uid"),
-            timeout_ms=_unsigned(ask.timeout_ms, 32, "timeout_ms"),
-            status=status,
-            bounds=(ask.local.memory.length, ask.remote.size),
-        )
 
     def _wait(self, link: Link, post: Post) -> None:
         """Queue the post until the peer is ready; bounds are checked at once."""
@@ -322,15 +314,11 @@ class Hub:
     def _start(self, link: Link, post: Post) -> bool:
         """:return: False: the peer is not ready. :raises NotFoundError: no such memory."""
         status = post.status
+        notifies = self._notifies and link.instance != self._instance
         begin = time.perf_counter()
         try:
-            operation = Operation(
-                link.peer,
-                post.mode,
-                post.pieces,
-                id=post.uid,
-                note=self._note if link.instance != self._instance else None,
-                timeout_ms=post.timeout_ms,
+            operation = self._posts.post(
+                link.peer, post.mode, post.pieces, post.uid, post.timeout_ms, notifies
             )
         except errors.NotFoundError:
             raise
@@ -338,10 +326,15 @@ class Hub:
             return False
         except errors.MorikvError as error:
             self._fail(status, code_of(error.status), str(error))
-        else:
-            status._post_s = time.perf_counter() - begin
-            self._running[operation] = status
-            status._run(operation)
+            return True
+        seconds = time.perf_counter() - begin
+        if operation is None:
+            status.Update(StatusCode.SUCCESS, "")
+            self.figures.done(seconds, seconds, post.pieces.size(), post.pieces.count)
+            return True
+        status._post_s = seconds
+        self._running[operation] = status
+        status._run(operation)
         return True
 
     def _fail(self, status: TransferStatus, code: StatusCode, why: str) -> None:

@@ -37,11 +37,11 @@ class TransferStatus:
     :raises InvalidError: the transfer runs, and this process is a fork of the one that posted it.
     """
 
-    def __init__(self, home: Home | None = None) -> None:
+    def __init__(self, home: Home | None = None, code: StatusCode = StatusCode.INIT) -> None:
         self._home = home
         #: Keeps the operation open while a call uses it.
         self._lock = threading.Lock()
-        self._code = StatusCode.INIT
+        self._code = code
         self._message = ""
         self._operation: Operation | None = None
         self._quiet = True
