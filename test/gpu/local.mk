@@ -7,6 +7,6 @@ test_gpu_libhipshim_la_LDFLAGS = $(AM_LDFLAGS) -shared -avoid-version \
 	-rpath $(abs_builddir)/test/gpu -Wl,--version-script=$(srcdir)/test/gpu/hipshim.map
 test_gpu_libhipshim_la_LIBADD = -ldl -lpthread
 EXTRA_DIST += test/gpu/hipshim.map
-EXTRA_DIST += test/gpu/lib_gpus.sh test/gpu/pack.sh test/gpu/pack_root.sh test/gpu/run test/gpu/run_gpu.sh \
+EXTRA_DIST += test/gpu/lib_gpus.sh test/gpu/pack.sh test/gpu/pack_nixl.sh test/gpu/pack_root.sh test/gpu/run test/gpu/run_gpu.sh \
 	test/gpu/stages.sh
 EXTRA_DIST += test/gpu/README.md

@@ -5,8 +5,8 @@
 #
 # A small root made from the development root, with this tree and a build of it at
 # the same place, and the copy kernel for NVIDIA. UCX_RELEASE=1.22.0 names a UCX that is
-# built for release (contrib/fetch_ucx), for a second build. There, test/gpu/run_gpu.sh
-# uses it.
+# built for release (contrib/fetch_ucx), for a second build, GPU_NIXL=1.5.1 a NIXL for the
+# stage nixl. There, test/gpu/run_gpu.sh uses them.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -82,6 +82,9 @@ if [ -n "$prefix" ]; then
     for file in "$stage"/gpu/cuda/libuc*.so.0; do
         ln -s "$(basename "$file")" "${file%.0}"
     done
+fi
+if [ -n "${GPU_NIXL:-}" ]; then
+    "$tree/contrib/devroot" run bash "$here/pack_nixl.sh" "$stage/gpu/nixl" "$GPU_NIXL"
 fi
 ln -s "$build/test/gpu/.libs/libhipshim.so" "$stage/gpu/lib/libamdhip64.so.6"
 cp "$out/kernel.fatbin" "$stage/gpu/"

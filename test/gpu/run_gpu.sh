@@ -66,7 +66,7 @@ prepare() {
     library=$(ldconfig -p | awk '/libcuda\.so\.1 .*x86-64/ { print $NF; exit }')
     [ -n "$library" ] || library=$(find /usr/local/nvidia /usr/lib -name libcuda.so.1 2>/dev/null | head -n 1)
     [ -n "$library" ] || { echo "no libcuda.so.1"; return 1; }
-    for file in "$(dirname "$library")"/lib{cuda,nvidia-ptxjitcompiler,nvidia-nvvm,nvidia-gpucomp}*.so*; do
+    for file in "$(dirname "$library")"/lib{cuda,nvidia-ml,nvidia-ptxjitcompiler,nvidia-nvvm,nvidia-gpucomp}*.so*; do
         [ ! -e "$file" ] || cp -L "$file" "$root/gpu/driver/" || return 1
     done
     if [ -d /usr/local/cuda ]; then

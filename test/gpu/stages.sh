@@ -394,6 +394,30 @@ pool() {
     grep ' KiB: ' "$work/stage.log" >>"$report"
 }
 
+# Lists of short and long blocks by NIXL as pip gives it: over mori_xgmi, and over the lane of
+# the UCX in its wheel.
+nixl() {
+    local lists=("256 32768" "1024 16384" "4096 4096" "65536 512") list size blocks op lane repeats=20
+
+    if [ ! -e "$root/gpu/nixl" ]; then
+        say "-- nixl: skipped: no NIXL packed (GPU_NIXL)"
+        return
+    fi
+    [ -z "$fake" ] || lists=("256 64") repeats=1
+    for lane in mori_xgmi,tcp cuda_ipc,cuda_copy,tcp; do
+        [ -z "$fake" ] || lane=mori_xgmi,tcp
+        for list in "${lists[@]}"; do
+            read -r size blocks <<<"$list"
+            for op in WRITE READ; do
+                stage "NIXL $op, $blocks of $size by $lane" 40 inside env LD_LIBRARY_PATH=/gpu/lib:/gpu/driver:/gpu/nixl/cuda \
+                    PYTHONPATH=/gpu/nixl NIXL_LOG_LEVEL=FATAL UCX_TLS="$lane" python3 "$tree/perf/nixl/nixl_lists.py" \
+                    --op $op --size "$size" --blocks "$blocks" --repeats $repeats &&
+                    grep median "$work/stage.log" >>"$report"
+            done
+        done
+    done
+}
+
 conformance() {
     inside sh "$tree/test/conformance/run.sh" mori_xgmi -1 -v /rocm
 }
@@ -520,6 +544,7 @@ run_stages() {
         fanout) fanout_all ;;
         perftest) perftest_all ;;
         llm) stage "tokens of an LLM by prefill and decode" 240 llm ;;
+        nixl) nixl ;;
         pool) stage "a pool of blocks in host memory" 120 pool ;;
         conformance) stage conformance 150 conformance ;;
         integration) integration_all ;;
