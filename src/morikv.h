@@ -704,7 +704,8 @@ mkv_status_t mkv_plan_destroy(mkv_plan_t *plan);
 /* ---- 5. Transfers ---------------------------------------------------------------- */
 
 typedef enum mkv_mode {
-    MKV_WRITE, /**< The source puts; the destination exposes its blocks */
+    MKV_WRITE, /**< The source puts, or has the destination's library get (option
+                    READ_BY); the destination exposes its blocks */
     MKV_READ   /**< The destination gets, or has the source's library put (option
                     READ_BY); the source exposes its blocks */
 } mkv_mode_t;
@@ -1313,10 +1314,10 @@ typedef struct mkv_stats {
     uint64_t lists_allocated; /**< Grows only while posts get larger */
     uint64_t num_memh, num_regions, num_peers;
     uint64_t quarantined_xfers;
-    uint64_t pulls_sent;    /**< READ, destination: posts whose push was requested
-                                 from the owner (option READ_BY) */
-    uint64_t pulls_refused; /**< Pulls that were replaced by gets */
-    uint64_t pulls_served;  /**< READ, source: posts pushed for readers */
+    uint64_t pulls_sent;    /**< Active side: posts that the owner of the other memory
+                                 was requested to put or get (option READ_BY) */
+    uint64_t pulls_refused; /**< Pulls that were replaced by calls from here */
+    uint64_t pulls_served;  /**< Passive side: posts moved for the active side */
     uint64_t bytes_pushed;  /**< Bytes of these that have arrived */
     /** Histograms: bucket i counts times from 2^i to below 2^(i+1) ns, the last one all
      *  above. From the first block list to DONE, on this side; and from an event to the

@@ -39,8 +39,9 @@ const mkv_opt_t mkv_opts[] = {
     {"READ_BY", "auto",
      "How a READ moves: get (a call of UCX for each piece), push (the owner of the\n"
      "blocks puts them as lists, in its progress), or auto (push where that is one\n"
-     "call of UCX). An owner with get never pushes: set it where the owner makes\n"
-     "progress too rarely.",
+     "call of UCX). Unless get, the owner of host memory also gets what a WRITE from\n"
+     "GPU memory would send it in messages. An owner with get does neither: set it\n"
+     "where the owner makes progress too rarely.",
      MKV_OPT(read_by), MKV_OPT_ENUM, mkv_read_by_names, 0, 0},
     {"FENCE", "none",
      "Fence between the last byte in GPU memory and DONE: none (the transport's\n"

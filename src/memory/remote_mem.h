@@ -21,7 +21,8 @@
 typedef enum mkv_rmem_lists {
     MKV_RMEM_LISTS_UNKNOWN,
     MKV_RMEM_LISTS_TAKEN,
-    MKV_RMEM_LISTS_NONE
+    MKV_RMEM_LISTS_NONE,
+    MKV_RMEM_LISTS_EMULATED /**< None, and UCX puts by messages */
 } mkv_rmem_lists_t;
 
 /** A peer's registered memory, with its key unpacked once. */

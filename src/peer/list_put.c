@@ -34,17 +34,16 @@ mkv_list_use_t mkv_peer_list_use(mkv_peer_t *peer, ucs_memory_type_t local,
         !mkv_peer_needs_list_query(peer, local, rmem->type)) {
         return MKV_LIST_USE_FULL;
     }
-    return (rmem->lists == MKV_RMEM_LISTS_NONE) ? MKV_LIST_USE_NONE
-                                                : MKV_LIST_USE_PROBE;
+    return (rmem->lists == MKV_RMEM_LISTS_UNKNOWN) ? MKV_LIST_USE_PROBE
+                                                   : MKV_LIST_USE_NONE;
 }
 
 void mkv_peer_note_list_support(mkv_peer_t *peer, mkv_rmem_t *rmem, void *request)
 {
-    if (mkv_path_takes_lists(peer, request)) {
-        rmem->lists = MKV_RMEM_LISTS_TAKEN;
+    rmem->lists = mkv_path_lists(peer, request);
+    if (rmem->lists == MKV_RMEM_LISTS_TAKEN) {
         return;
     }
-    rmem->lists = MKV_RMEM_LISTS_NONE;
     mkv_log_info(peer->ctx,
                  "peer %s: UCX has no lane with lists to memory of %" PRIu64
                  " bytes at 0x%" PRIx64 ", posting piece by piece",

@@ -296,11 +296,21 @@ static bool mkv_path_is_as_wanted(const mkv_peer_t *peer, const mkv_path_t *path
             (!path->is_emulated || (wanted >= MKV_BACKEND_SHM)));
 }
 
-static bool mkv_path_is_slow_gpu(const mkv_path_t *path)
+/* Such a put is a trial: if it is emulated, the owner gets, and logs how */
+static bool mkv_path_is_trial(const mkv_peer_t *peer, const mkv_path_t *path)
+{
+    return (path->key.kind == MKV_CALL_PUT) && path->is_emulated &&
+           (path->key.remote == UCS_MEMORY_TYPE_HOST) && peer->is_same_host &&
+           (peer->ctx->opts->read_by != MKV_READ_GET) &&
+           mkv_peer_has_feature(peer, MKV_FEATURE_PUSH);
+}
+
+static bool mkv_path_is_slow_gpu(const mkv_peer_t *peer, const mkv_path_t *path)
 {
     return (path->is_emulated || (path->backend >= MKV_BACKEND_SHM)) &&
            ((path->key.local != UCS_MEMORY_TYPE_HOST) ||
-            (path->key.remote != UCS_MEMORY_TYPE_HOST));
+            (path->key.remote != UCS_MEMORY_TYPE_HOST)) &&
+           !mkv_path_is_trial(peer, path);
 }
 
 static void mkv_path_log(mkv_peer_t *peer, const mkv_path_t *path)
@@ -311,7 +321,7 @@ static void mkv_path_log(mkv_peer_t *peer, const mkv_path_t *path)
     if (path->is_missing && (path->key.kind == MKV_CALL_LIST)) {
         return; /* pieces are next and log their own path */
     }
-    if (is_as_wanted && !path->is_missing && !mkv_path_is_slow_gpu(path)) {
+    if (is_as_wanted && !path->is_missing && !mkv_path_is_slow_gpu(peer, path)) {
         mkv_path_call_text(&path->key, what, sizeof(what));
         mkv_log_info(peer->ctx, "peer %s: %s carries a %s: %s", peer->name,
                      mkv_backend_string(path->backend), what, path->text);
@@ -351,12 +361,21 @@ void mkv_path_note(mkv_peer_t *peer, const mkv_path_key_t *key, void *request)
     mkv_path_log(peer, path);
 }
 
-bool mkv_path_takes_lists(const mkv_peer_t *peer, void *request)
+/* UCX 1.23 puts by rendezvous through fragments of its own, where 1.22 has messages */
+static bool mkv_text_is_emulated(const char *text)
+{
+    return (strstr(text, "emulation") != NULL) || (strstr(text, "rndv") != NULL);
+}
+
+mkv_rmem_lists_t mkv_path_lists(const mkv_peer_t *peer, void *request)
 {
     char text[128];
 
-    return !mkv_path_query(request, text, sizeof(text)) ||
-           mkv_text_takes_lists(text, peer->ctx->ucp_version);
+    if (!mkv_path_query(request, text, sizeof(text)) ||
+        mkv_text_takes_lists(text, peer->ctx->ucp_version)) {
+        return MKV_RMEM_LISTS_TAKEN;
+    }
+    return mkv_text_is_emulated(text) ? MKV_RMEM_LISTS_EMULATED : MKV_RMEM_LISTS_NONE;
 }
 
 static const mkv_path_t *mkv_path_find(const mkv_peer_t *peer,
@@ -372,6 +391,13 @@ static const mkv_path_t *mkv_path_find(const mkv_peer_t *peer,
         }
     }
     return NULL;
+}
+
+bool mkv_path_is_emulated(const mkv_peer_t *peer, const mkv_path_key_t *key)
+{
+    const mkv_path_t *path = mkv_path_find(peer, key);
+
+    return (path != NULL) && (path->is_missing || mkv_text_is_emulated(path->text));
 }
 
 void mkv_path_reason(const mkv_peer_t *peer, const mkv_path_key_t *key, char *text,

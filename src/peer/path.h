@@ -55,10 +55,13 @@ void mkv_path_note(mkv_peer_t *peer, const mkv_path_key_t *key, void *request);
 mkv_backend_t mkv_path_of(void *request, char *text, size_t size);
 
 /**
- * Whether the lane that UCX chose for this call between GPU memory takes lists of such
- * memory, too; true where UCX does not report it.
+ * What the lane that UCX chose for this call does with lists of such memory; TAKEN
+ * where UCX does not report it.
  */
-bool mkv_path_takes_lists(const mkv_peer_t *peer, void *request);
+mkv_rmem_lists_t mkv_path_lists(const mkv_peer_t *peer, void *request);
+
+/** Whether UCX is known to emulate such calls by messages, or to have no way. */
+bool mkv_path_is_emulated(const mkv_peer_t *peer, const mkv_path_key_t *key);
 
 /**
  * Why calls are refused, or fail because UCX has no way at all, and what helps.

@@ -420,10 +420,14 @@ static bool mkv_post_issue_list(mkv_post_t *post, const mkv_pair_t *first)
 /* Each pair has its own path: memory types differ, and UCX's choice with them */
 static mkv_list_use_t mkv_post_list_use(const mkv_post_t *post, const mkv_pair_t *pair)
 {
-    if ((post->leg->xfer->role != MKV_SRC) || (post->num_elements <= 1)) {
+    mkv_list_use_t use;
+
+    if (post->leg->xfer->role != MKV_SRC) {
         return MKV_LIST_USE_NONE;
     }
-    return mkv_peer_list_use(post->leg->peer, pair->mem->type, pair->rmem);
+    use = mkv_peer_list_use(post->leg->peer, pair->mem->type, pair->rmem);
+    return ((use == MKV_LIST_USE_FULL) && (post->num_elements <= 1)) ? MKV_LIST_USE_NONE
+                                                                     : use;
 }
 
 /* @return true: nothing is left to give. */
@@ -444,6 +448,7 @@ static bool mkv_post_issue(mkv_post_t *post)
         goes_on = (use == MKV_LIST_USE_FULL)
                       ? mkv_post_issue_list(post, pair)
                       : mkv_post_issue_pair(post, use == MKV_LIST_USE_PROBE);
+        post->must_repeat |= (use == MKV_LIST_USE_PROBE) && mkv_pull_is_wanted(post);
     }
     return mkv_post_is_at_end(post);
 }
@@ -489,7 +494,7 @@ static unsigned mkv_leg_pump(mkv_leg_t *leg)
             return count;
         }
         ++count;
-        if (mkv_pull_is_wanted(post)) {
+        if ((post->elements == 0) && mkv_pull_is_wanted(post)) {
             if (!mkv_pull_request(post)) {
                 return count;
             }

@@ -37,11 +37,12 @@ typedef struct mkv_post {
     mkv_gate_state_t gate_state;
 
     mkv_cursor_t at;       /**< Next piece to give to UCX */
-    uint32_t serial;       /**< READ, pulled: serial in PULL */
-    bool is_push;          /**< READ by the owner's puts; the reader waits for PULLED */
+    uint32_t serial;       /**< Pulled: serial in PULL */
+    bool is_push;          /**< Moved by the passive side; the peer waits for PULLED */
+    bool has_arrived;      /**< By the gets of the memory's owner: needs no flush */
     bool has_pieces;       /**< Some pieces went as single calls, not in a list */
-    bool is_by_get;        /**< READ: does not fit into a PULL */
-    uint64_t pull_bytes;   /**< READ, pulled: bytes of the whole post */
+    bool is_too_long;      /**< Does not fit into a PULL */
+    uint64_t pull_bytes;   /**< Pulled: bytes of the whole post */
     bool must_repeat;      /**< A list was refused: once more, piece by piece */
     uint64_t num_elements; /**< Elements of the whole post */
     uint64_t elements, bytes; /**< Given to UCX so far */

@@ -278,7 +278,7 @@ static inline void mkv_post_count(mkv_post_t *post, uint64_t *posted)
     post->num_elements = 0;
     for (i = 0; i < map->num_pairs; ++i) {
         pair = &map->pairs[i];
-        if (mkv_sel_has_pair(&post->sel, map, pair)) {
+        if ((posted != NULL) && mkv_sel_has_pair(&post->sel, map, pair)) {
             posted[i] += mkv_post_count_units(post, mkv_post_part(post, pair));
         }
         if (mkv_post_leads(post, pair)) {

@@ -131,7 +131,7 @@ bool mkv_post_lists_arrive(const mkv_post_t *post)
  */
 static bool mkv_post_has_arrived(const mkv_post_t *post)
 {
-    return !post->has_pieces && mkv_post_lists_arrive(post);
+    return post->has_arrived || (!post->has_pieces && mkv_post_lists_arrive(post));
 }
 
 bool mkv_post_done(mkv_post_t *post)

@@ -124,7 +124,7 @@ static mkv_status_t mkv_post_check_part(const mkv_leg_t *leg, mkv_plan_t *plan,
                          id / mkv_map_parts(plan->map, index, leg->xfer->is_active),
                          (unsigned long long)leg->xfer->id);
     }
-    if (leg->xfer->mode == MKV_WRITE) {
+    if ((leg->xfer->mode == MKV_WRITE) && leg->xfer->is_active) {
         status = mkv_part_check_distinct(part, &id);
     }
     if (status == MKV_ERR_DUPLICATE) {
@@ -351,4 +351,61 @@ mkv_status_t mkv_post_check_keys(const mkv_leg_t *leg, const mkv_plan_t *plan,
         }
     }
     return MKV_OK;
+}
+
+/* ---- What both sides of a PULL must agree on --------------------------------------
+ */
+
+static inline uint64_t mkv_post_mix(uint64_t hash, uint64_t word)
+{
+    hash = (hash ^ word) * 0x9fb21c651e98df25ull;
+    return hash ^ (hash >> 29);
+}
+
+static uint64_t mkv_post_mix_place(uint64_t hash, const mkv_place_t *place,
+                                   uint64_t row, uint64_t col)
+{
+    const uint64_t words[] = {place->base,  place->stride, place->step,
+                              place->split, row,           col};
+    size_t i;
+
+    for (i = 0; i < sizeof(words) / sizeof(words[0]); ++i) {
+        hash = mkv_post_mix(hash, words[i]);
+    }
+    return hash;
+}
+
+/* Add regions and byte ranges: the owner's, the reader's, and the shared ones */
+static uint64_t mkv_post_mix_pair(const mkv_pair_t *pair, uint64_t units,
+                                  bool is_reader)
+{
+    const mkv_grid_t *grid = &pair->grid;
+    uint64_t here, there, hash = mkv_post_mix(units, pair->unit_bytes);
+
+    here = mkv_post_mix_place(pair->local->id, &pair->here, grid->local_row,
+                              grid->local_col);
+    there = mkv_post_mix_place(pair->remote_id, &pair->there, grid->remote_row,
+                               grid->remote_col);
+    hash = mkv_post_mix(mkv_post_mix(hash, grid->length), grid->rows);
+    hash = mkv_post_mix(hash, grid->cols);
+    hash = mkv_post_mix(hash, is_reader ? there : here);
+    return mkv_post_mix(hash, is_reader ? here : there);
+}
+
+uint64_t mkv_post_digest(const mkv_post_t *post, uint64_t *bytes_p)
+{
+    const mkv_map_t *map = post->plan->map;
+    bool is_reader = post->leg->xfer->is_active;
+    uint64_t digest = 0, units;
+    const mkv_pair_t *pair;
+
+    *bytes_p = 0;
+    for (pair = map->pairs; pair < map->pairs + map->num_pairs; ++pair) {
+        if (mkv_sel_has_pair(&post->sel, map, pair)) {
+            units = mkv_post_count_units(post, mkv_post_part(post, pair));
+            digest += mkv_post_mix_pair(pair, units, is_reader);
+            *bytes_p += units * pair->unit_bytes;
+        }
+    }
+    return digest;
 }

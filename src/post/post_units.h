@@ -40,4 +40,14 @@ void mkv_post_sum_units(const mkv_post_t *post);
 mkv_status_t mkv_post_check_keys(const mkv_leg_t *leg, const mkv_plan_t *plan,
                                  const mkv_sel_t *sel);
 
+/**
+ * Digest of the selected pairs of regions and the units of each, which both sides must
+ * agree on.
+ *
+ * @param [out] bytes_p  Bytes of the whole post.
+ *
+ * @return A digest that does not depend on the order of pairs.
+ */
+uint64_t mkv_post_digest(const mkv_post_t *post, uint64_t *bytes_p);
+
 #endif

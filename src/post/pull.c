@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * The reader asks with the first post of a plan for all runs of the plan, and with
- * later ones by the plan's number. A pulled post waits in leg->pulled until it has
- * arrived, is refused, or until the transfer has failed and the owner is proven to put
- * nothing more.
+ * The request for the first post of a plan has all runs of the plan, later ones have
+ * the plan's number. A pulled post waits in leg->pulled until it has arrived, is
+ * refused, or until the transfer has failed and the owner is proven to move nothing
+ * more.
  */
 
 #include "post/pull.h"
@@ -12,63 +12,11 @@
 #include "peer/backend.h"
 #include "peer/list_put.h"
 #include "message/message.h"
+#include "post/call_end.h"
 #include "post/post_cursor.h"
 #include "post/post_end.h"
+#include "post/post_units.h"
 #include "xfer/leg.h"
-
-static inline uint64_t mkv_pull_mix(uint64_t hash, uint64_t word)
-{
-    hash = (hash ^ word) * 0x9fb21c651e98df25ull;
-    return hash ^ (hash >> 29);
-}
-
-static uint64_t mkv_pull_mix_place(uint64_t hash, const mkv_place_t *place,
-                                   uint64_t row, uint64_t col)
-{
-    const uint64_t words[] = {place->base,  place->stride, place->step,
-                              place->split, row,           col};
-    size_t i;
-
-    for (i = 0; i < sizeof(words) / sizeof(words[0]); ++i) {
-        hash = mkv_pull_mix(hash, words[i]);
-    }
-    return hash;
-}
-
-/* Add regions and byte ranges: the owner's, the reader's, and the shared ones */
-static uint64_t mkv_pull_mix_pair(const mkv_pair_t *pair, uint64_t units,
-                                  bool is_reader)
-{
-    const mkv_grid_t *grid = &pair->grid;
-    uint64_t here, there, hash = mkv_pull_mix(units, pair->unit_bytes);
-
-    here = mkv_pull_mix_place(pair->local->id, &pair->here, grid->local_row,
-                              grid->local_col);
-    there = mkv_pull_mix_place(pair->remote_id, &pair->there, grid->remote_row,
-                               grid->remote_col);
-    hash = mkv_pull_mix(mkv_pull_mix(hash, grid->length), grid->rows);
-    hash = mkv_pull_mix(hash, grid->cols);
-    hash = mkv_pull_mix(hash, is_reader ? there : here);
-    return mkv_pull_mix(hash, is_reader ? here : there);
-}
-
-uint64_t mkv_pull_digest(const mkv_post_t *post, uint64_t *bytes_p)
-{
-    const mkv_map_t *map = post->plan->map;
-    bool is_reader = post->leg->xfer->is_active;
-    uint64_t digest = 0, units;
-    const mkv_pair_t *pair;
-
-    *bytes_p = 0;
-    for (pair = map->pairs; pair < map->pairs + map->num_pairs; ++pair) {
-        if (mkv_sel_has_pair(&post->sel, map, pair)) {
-            units = mkv_post_count_units(post, mkv_post_part(post, pair));
-            digest += mkv_pull_mix_pair(pair, units, is_reader);
-            *bytes_p += units * pair->unit_bytes;
-        }
-    }
-    return digest;
-}
 
 /*
  * A list costs one call of UCX here and there alike: the lane is the same. But the side
@@ -100,16 +48,42 @@ static bool mkv_pull_is_worth_it(const mkv_post_t *post)
     return true;
 }
 
+/*
+ * UCX puts from GPU memory to private host memory of this host by small messages, each
+ * with a copy that it waits for. The owner's GPU reaches both sides.
+ */
+static bool mkv_pull_avoids_messages(const mkv_post_t *post)
+{
+    const mkv_map_t *map = post->plan->map;
+    bool is_emulated = false;
+    const mkv_pair_t *pair;
+
+    for (pair = map->pairs; pair < map->pairs + map->num_pairs; ++pair) {
+        if (!mkv_sel_has_pair(&post->sel, map, pair)) {
+            continue;
+        }
+        if (pair->mem->type == UCS_MEMORY_TYPE_HOST) {
+            return false;
+        }
+        is_emulated |= (pair->rmem->type == UCS_MEMORY_TYPE_HOST) &&
+                       (pair->rmem->lists == MKV_RMEM_LISTS_EMULATED);
+    }
+    return is_emulated && post->leg->peer->is_same_host;
+}
+
 bool mkv_pull_is_wanted(const mkv_post_t *post)
 {
     const mkv_leg_t *leg = post->leg;
     uint64_t read_by = leg->xfer->ctx->opts->read_by;
 
-    if ((leg->xfer->role != MKV_DST) || !leg->xfer->is_active || leg->is_by_get ||
-        post->is_by_get || (post->plan->bytes != NULL) || post->plan->map->has_parts ||
+    if (!leg->xfer->is_active || leg->is_pull_refused || post->is_too_long ||
+        (post->plan->bytes != NULL) || post->plan->map->has_parts ||
         (read_by == MKV_READ_GET) || (post->num_elements == 0) ||
-        (post->elements != 0) || !mkv_peer_has_feature(leg->peer, MKV_FEATURE_PUSH)) {
+        !mkv_peer_has_feature(leg->peer, MKV_FEATURE_PUSH)) {
         return false;
+    }
+    if (leg->xfer->role == MKV_SRC) {
+        return mkv_pull_avoids_messages(post);
     }
     return (read_by == MKV_READ_PUSH) || mkv_pull_is_worth_it(post);
 }
@@ -136,7 +110,7 @@ bool mkv_pull_request(mkv_post_t *post)
     mkv_status_t status;
 
     msg.serial = leg->num_pulls + 1;
-    msg.digest = mkv_pull_digest(post, &msg.bytes);
+    msg.digest = mkv_post_digest(post, &msg.bytes);
     msg.sel = post->sel;
     msg.sel.fields &= ~(uint32_t)MKV_SEL_NOTIFY; /* for this side alone */
     if (leg->pulled_plan != post->plan->serial) {
@@ -144,7 +118,7 @@ bool mkv_pull_request(mkv_post_t *post)
     }
     status = mkv_leg_send(leg, &msg);
     if (status == MKV_ERR_LENGTH) {
-        post->is_by_get = true;
+        post->is_too_long = true;
         return true;
     }
     if (status != MKV_OK) {
@@ -179,10 +153,11 @@ static void mkv_pull_refused(mkv_post_t *post, mkv_status_t code)
     mkv_leg_t *leg = post->leg;
 
     mkv_log_debug(
-        leg->xfer->ctx, "transfer %llu, peer %s: it does not put (%s), reading by gets",
-        (unsigned long long)leg->xfer->id, leg->peer->name, mkv_status_string(code));
+        leg->xfer->ctx, "transfer %llu, peer %s: it does not %s (%s), moving from here",
+        (unsigned long long)leg->xfer->id, leg->peer->name,
+        (leg->xfer->mode == MKV_READ) ? "put" : "get", mkv_status_string(code));
     MKV_COUNT(leg->peer, pulls_refused, 1);
-    leg->is_by_get = true;
+    leg->is_pull_refused = true;
     mkv_post_again(post);
 }
 
@@ -202,13 +177,13 @@ void mkv_pull_answered(mkv_leg_t *leg, const mkv_msg_t *msg)
         mkv_pull_refused(post, (mkv_status_t)msg->code);
     } else if (msg->bytes != post->pull_bytes) {
         mkv_leg_fail(leg, MKV_ERR_LENGTH,
-                     "peer %s, leg %u: it put %llu bytes of a post, %llu expected",
+                     "peer %s, leg %u: it moved %llu bytes of a post, %llu expected",
                      leg->peer->name, leg->index, (unsigned long long)msg->bytes,
                      (unsigned long long)post->pull_bytes);
     } else {
         post->elements = post->num_elements;
         post->bytes = post->pull_bytes;
-        (void)mkv_post_done(post); /* a reader's post notifies no peer */
+        mkv_post_over(post); /* a trial put of it may be on its way still */
     }
 }
 

@@ -5,8 +5,9 @@
 
 /**
  * @file
- * READ, the reader's side of PULL: a post that the owner of the blocks puts, because
- * UCX has lists for puts only. The caller holds the context's lock.
+ * The active side of PULL: a post that the owner of the peer's blocks moves. READ,
+ * because UCX has lists for puts only; WRITE, where UCX would put by small messages.
+ * The caller holds the context's lock.
  */
 
 #include "post/post.h"
@@ -16,22 +17,12 @@ bool mkv_pull_is_wanted(const mkv_post_t *post);
 
 /**
  * Request the post from the owner.
- * @return false: the connection is lost; true: requested, or it goes by gets.
+ * @return false: the connection is lost; true: requested, or it moves from here.
  */
 bool mkv_pull_request(mkv_post_t *post);
 
 /** Listeners of legs, see mkv_leg_listener_t. */
 void mkv_pull_answered(mkv_leg_t *leg, const mkv_msg_t *msg);
 void mkv_pulls_drop(mkv_leg_t *leg);
-
-/**
- * Digest of the selected pairs of regions and the units of each, which both sides must
- * agree on.
- *
- * @param [out] bytes_p  Bytes of the whole post.
- *
- * @return A digest that does not depend on the order of pairs.
- */
-uint64_t mkv_pull_digest(const mkv_post_t *post, uint64_t *bytes_p);
 
 #endif

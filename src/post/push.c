@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Requests of a reader are checked like a caller's post, against the blocks exposed to
- * it. Then each is a post of the passive side's leg: it takes credits, goes as lists,
- * and waits for a flush. A reader that requests blocks which were not exposed fails the
- * transfer. If a put is not possible for other reasons, the request is refused, and the
- * reader gets the blocks itself.
+ * Requests are checked like a caller's post, against the blocks exposed to the peer.
+ * Then each is a post of the passive side's leg: it takes credits. For a READ it goes
+ * as lists and waits for a flush; for a WRITE it consists of gets. A request for blocks
+ * which were not exposed fails the transfer. If the move is not possible for other
+ * reasons, the request is refused, and the peer moves the blocks itself.
  */
 
 #include "post/push.h"
 
+#include "peer/path.h"
 #include "plan/plan_sel.h"
 #include "post/post.h"
 #include "post/post_cursor.h"
 #include "post/post_end.h"
 #include "post/post_units.h"
-#include "post/pull.h"
 #include "xfer/trace.h"
 
 #include <stdlib.h>
@@ -148,13 +148,31 @@ static void mkv_push_answer(mkv_leg_t *leg, uint32_t serial, mkv_status_t code,
     mkv_leg_send_or_fail(leg, &msg);
 }
 
+/* Gets that UCX emulates are no better than the puts that they replace */
+static bool mkv_push_is_emulated(const mkv_leg_t *leg, const mkv_sel_t *sel)
+{
+    const mkv_map_t *map = leg->map;
+    mkv_path_key_t key = {.kind = MKV_CALL_GET};
+    const mkv_pair_t *pair;
+
+    for (pair = map->pairs; pair < map->pairs + map->num_pairs; ++pair) {
+        key.local = pair->mem->type;
+        key.remote = pair->rmem->type;
+        if (mkv_sel_has_pair(sel, map, pair) && mkv_path_is_emulated(leg->peer, &key)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static mkv_status_t mkv_push_check(mkv_leg_t *leg, const mkv_msg_t *msg,
                                    mkv_plan_t **plan_p)
 {
     mkv_status_t status;
 
     if ((leg->xfer->ctx->opts->read_by == MKV_READ_GET) || leg->map->is_stale ||
-        (msg->sel.fields & MKV_SEL_NOTIFY)) {
+        (msg->sel.fields & MKV_SEL_NOTIFY) ||
+        ((leg->xfer->role == MKV_DST) && mkv_push_is_emulated(leg, &msg->sel))) {
         return MKV_ERR_UNSUPPORTED;
     }
     status = mkv_push_plan(leg, msg, plan_p);
@@ -178,11 +196,12 @@ static mkv_status_t mkv_push_post(mkv_leg_t *leg, const mkv_msg_t *msg,
     if (post == NULL) {
         return MKV_ERR_NOMEM;
     }
-    if ((mkv_pull_digest(post, &bytes) != msg->digest) || (bytes != msg->bytes)) {
+    if ((mkv_post_digest(post, &bytes) != msg->digest) || (bytes != msg->bytes)) {
         mkv_post_free(post);
         return MKV_ERR_PAIRING;
     }
     post->is_push = true;
+    post->has_arrived = (leg->xfer->role == MKV_DST); /* when its gets are over */
     mkv_xfer_stamp(leg->xfer, MKV_TIME_POSTED);
     post->serial = msg->serial;
     mkv_list_add_tail(&leg->posts, &post->list);
@@ -197,7 +216,7 @@ void mkv_push_receive(mkv_leg_t *leg, const mkv_msg_t *msg)
 
     if (status == MKV_ERR_BOUNDS) {
         mkv_leg_fail(leg, status,
-                     "peer %s, leg %u: it requested blocks that it must not read: %s",
+                     "peer %s, leg %u: it requested blocks that it must not have: %s",
                      leg->peer->name, leg->index, mkv_last_error());
         return;
     }
@@ -221,7 +240,7 @@ void mkv_push_cleanup(mkv_leg_t *leg)
 {
     mkv_push_plan_t *entry;
 
-    mkv_pulls_drop(leg);
+    mkv_posts_free(&leg->pulled);
     while (!mkv_list_is_empty(&leg->push_plans)) {
         entry = mkv_list_head(&leg->push_plans, mkv_push_plan_t, list);
         mkv_list_del(&entry->list);

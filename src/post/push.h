@@ -5,14 +5,14 @@
 
 /**
  * @file
- * READ, the owner's side of PULL: puts of exposed blocks into the reader's memory,
- * without the application. The caller holds the context's lock.
+ * The passive side of PULL: puts of exposed blocks into a reader's memory, or gets into
+ * them, without the application. The caller holds the context's lock.
  */
 
 #include "post/post.h"
 #include "xfer/leg.h"
 
-/** Notify the reader that a post for it has arrived. */
+/** Notify the active side that a post of it has arrived. */
 void mkv_push_arrived(mkv_post_t *post);
 
 /** Listener of legs, see mkv_leg_listener_t. */

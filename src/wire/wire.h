@@ -33,7 +33,7 @@
  * add bits; unknown bits are ignored.
  */
 enum {
-    MKV_FEATURE_PUSH = 1 << 0 /**< Serves PULL: puts what a reader requests */
+    MKV_FEATURE_PUSH = 1 << 0 /**< Serves PULL: moves what the other side requests */
 };
 
 #define MKV_FEATURES ((uint64_t)MKV_FEATURE_PUSH)
@@ -68,8 +68,8 @@ typedef enum mkv_msg_type {
     MKV_MSG_USER,      /**< mkv_send() */
     MKV_MSG_PING,      /**< Answer with PONG */
     MKV_MSG_PONG,
-    MKV_MSG_PULL,    /**< READ, active to passive: put this part of a plan */
-    MKV_MSG_PULLED,  /**< READ, passive to active: that part has arrived, or failed */
+    MKV_MSG_PULL,    /**< Active to passive: put, of a WRITE get, this part of a plan */
+    MKV_MSG_PULLED,  /**< Passive to active: that part has arrived, or failed */
     MKV_MSG_NOTE,    /**< End of a one-sided operation, if requested */
     MKV_MSG_REQUEST, /**< Either, before BIND: open this transfer */
     MKV_MSG_CREDIT,  /**< Bytes of USER messages that were polled */

@@ -18,8 +18,12 @@
  *     puts, flush
  *     PULLED(bytes)  ----------------------->  the post is complete
  *
- * The reader's memory is quiet when the owner's puts have ended, as the passive side's
- * of a WRITE is: by PULLED, by DRAINED, or by a connection that carries nothing more.
+ * A WRITE to host memory that only its owner's GPU reaches is requested so, too: the
+ * passive side gets, without a flush.
+ *
+ * The active side's memory is quiet when the owner's puts or gets have ended, as the
+ * passive side's of a WRITE is: by PULLED, by DRAINED, or by a connection that carries
+ * nothing more.
  *
  *   either side, at any time:  TERM(code, text, drained) ... DRAINED
  *
@@ -355,7 +359,7 @@ static const char *mkv_leg_waiting(const mkv_leg_t *leg, bool is_quiet)
         return "calls in flight";
     }
     if (!mkv_list_is_empty(&leg->pulled)) {
-        return "the owner's puts";
+        return (leg->xfer->mode == MKV_READ) ? "the owner's puts" : "the owner's gets";
     }
     return (leg->puts == MKV_PUTS_FLUSHING)
                ? "the flush"

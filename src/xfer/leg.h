@@ -20,11 +20,12 @@ typedef struct mkv_leg_listener {
     bool (*has_gate)(const mkv_leg_t *leg);
     /** Bytes of the posts that are given to UCX and have not ended. */
     uint64_t (*moving)(const mkv_leg_t *leg);
-    /** READ, passive, bound: the reader requests a put of a part of a plan. */
+    /** Passive, bound: the peer requests to put, or for a WRITE to get, a part of a
+     * plan. */
     void (*pull)(mkv_leg_t *leg, const mkv_msg_t *msg);
-    /** READ, active: a requested part has arrived, or the owner cannot put it. */
+    /** Active: a requested part has arrived, or the owner cannot move it. */
     void (*pulled)(mkv_leg_t *leg, const mkv_msg_t *msg);
-    /** The peer puts no more: forget its requests. */
+    /** The peer moves no more: forget its requests. */
     void (*settled)(mkv_leg_t *leg);
     /** The leg is freed; nothing that UCX could still complete is left. */
     void (*freed)(mkv_leg_t *leg);
@@ -63,7 +64,7 @@ static inline bool mkv_leg_is_left_out(const mkv_leg_t *leg, uint32_t num)
 /** Set the error text of a failed leg. @return Its status. */
 mkv_status_t mkv_leg_error(const mkv_leg_t *leg);
 
-/** READ: whether a part requested by PULL has neither arrived nor been refused. */
+/** Whether a part requested by PULL has neither arrived nor been refused. */
 bool mkv_leg_is_pulling(const mkv_leg_t *leg);
 
 /** The transfer has failed and was not quiet in time. */

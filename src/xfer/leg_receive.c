@@ -190,9 +190,9 @@ static void mkv_leg_pull_received(mkv_leg_t *leg, const mkv_msg_t *msg)
     mkv_xfer_t *xfer = leg->xfer;
 
     if (mkv_leg_is_over(leg)) {
-        return; /* TERM and DRAINED report this to the reader */
+        return; /* TERM and DRAINED report this to the other side */
     }
-    if ((xfer->mode != MKV_READ) || (leg->state != MKV_LEG_BOUND)) {
+    if (leg->state != MKV_LEG_BOUND) {
         mkv_leg_fail(leg, MKV_ERR_PROTOCOL, "peer %s, leg %u: it sent PULL while %s",
                      leg->peer->name, leg->index, mkv_leg_state_string(leg->state));
         return;

@@ -35,14 +35,14 @@ typedef struct mkv_leg {
 
     mkv_list_t posts;   /**< Posts that UCX has in part or not at all, in order */
     mkv_list_t running; /**< Posts that UCX has whole */
-    mkv_list_t pulled;  /**< READ, active: posts requested from the owner */
-    mkv_list_t pushed;  /**< READ, passive: such posts, complete and not flushed; WRITE,
-                           active: posts that notify the peer */
-    mkv_list_t flushed; /**< Posts of pushed that a running flush covers */
-    mkv_list_t push_plans; /**< READ, passive: plans received from the reader */
-    uint64_t pulled_plan;  /**< READ, active: serial of the last plan sent */
-    uint32_t num_pulls;    /**< READ, active: number of pulls and serial of the last */
-    bool is_by_get;        /**< READ, active: the owner has refused to put */
+    mkv_list_t pulled; /**< Active: posts that the passive side was requested to move */
+    mkv_list_t pushed; /**< READ, passive: such posts, complete and not flushed; WRITE,
+                          active: posts that notify the peer */
+    mkv_list_t flushed;    /**< Posts of pushed that a running flush covers */
+    mkv_list_t push_plans; /**< Passive: plans received from the active side */
+    uint64_t pulled_plan;  /**< Active: serial of the last plan sent */
+    uint32_t num_pulls;    /**< Active: number of pulls and serial of the last */
+    bool is_pull_refused;  /**< Active: the passive side has refused to move a post */
     uint64_t *posted;      /**< Units of each pair; NULL on a side that cannot post */
     uint64_t *posted_sums; /**< Sums of their mkv_unit_mix() */
     uint64_t checked_plan; /**< Serial of a wholly exposed plan; 0: none */

@@ -73,8 +73,8 @@ _TOTALS = {
     "plan_posts": "Posts of plans",
     "lists_reused": "Lists given to UCX again as an earlier post built them",
     "lists_allocated": "Lists allocated",
-    "pulls_sent": "Posts of a READ that the owner of the memory was requested to put",
-    "pulls_refused": "Such requests that gets have replaced",
+    "pulls_sent": "Posts that the owner of the peer's memory was requested to move",
+    "pulls_refused": "Such requests that calls of this side have replaced",
     "pulls_served": "Such requests of peers that were served",
     "bytes_pushed": "Bytes of these that have arrived",
 }

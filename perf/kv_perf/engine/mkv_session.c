@@ -261,7 +261,7 @@ void perf_session_path(const perf_session_t *kv, unsigned peer, char *path, size
         return;
     }
     if (stats.pulls_sent > 0) {
-        snprintf(pulls, sizeof(pulls), " (%llu of %llu posts put by the owner)",
+        snprintf(pulls, sizeof(pulls), " (%llu of %llu posts moved by the owner)",
                  (unsigned long long)(stats.pulls_sent - stats.pulls_refused),
                  (unsigned long long)stats.plan_posts);
     }

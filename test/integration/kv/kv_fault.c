@@ -25,10 +25,13 @@
 
 enum { STEP_CONNECTED, STEP_OPEN, STEP_POSTED, STEP_SEALED, STEP_RANDOM, NUM_STEPS };
 
+/* Of one kind of memory on both sides */
+enum { NUM_WAYS = 6 };
+
 typedef struct plot {
     mkv_mode_t mode;
     int is_victim_active;
-    int is_push; /* READ by the owner's puts */
+    int is_push; /* by the passive side's puts, or into its host memory by its gets */
     int step;
 } plot_t;
 
@@ -106,11 +109,15 @@ static mkv_xfer_attr_t query(const mkv_xfer_t *xfer)
     return attr;
 }
 
-/* Loop index: step, then READ, then the victim's side; then READ by push, the same */
+/* Loop index: step, then READ, then the victim's side; then READ by push, the same;
+ * then WRITE by gets */
 static plot_t plot_of(int index)
 {
     int which = index / NUM_STEPS;
 
+    if (which == NUM_WAYS) {
+        return (plot_t){.mode = MKV_WRITE, .is_push = 1, .step = index % NUM_STEPS};
+    }
     if (which >= 4) {
         return (plot_t){.mode = MKV_READ,
                         .is_victim_active = which & 1,
@@ -624,11 +631,18 @@ int main(void)
 {
     Suite *suite = suite_create("kv_fault");
     TCase *tcase = tcase_create("the other process");
+    const char *mem = getenv("MKV_TEST_MEM");
+    int is_mixed = (mem != NULL) && !strcmp(mem, "mixed");
+    int from = is_mixed * NUM_WAYS * NUM_STEPS;
+    int to = from + (is_mixed ? 1 : NUM_WAYS) * NUM_STEPS;
 
     tcase_set_timeout(tcase, 120);
-    tcase_add_loop_test(tcase, killed_peer_is_a_typed_error_and_quiet, 0,
-                        6 * NUM_STEPS);
-    tcase_add_loop_test(tcase, stopped_peer_ends_by_deadline, 0, 6 * NUM_STEPS);
+    tcase_add_loop_test(tcase, killed_peer_is_a_typed_error_and_quiet, from, to);
+    tcase_add_loop_test(tcase, stopped_peer_ends_by_deadline, from, to);
+    if (is_mixed) {
+        suite_add_tcase(suite, tcase);
+        return kv_main(suite);
+    }
     tcase_add_loop_test(tcase, a_peer_killed_in_its_own_pid_namespace_is_quiet, 0,
                         NUM_STEPS);
     tcase_add_loop_test(tcase, a_paused_peer_gives_blocks_free_when_it_goes_on, 0,

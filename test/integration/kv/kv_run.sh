@@ -1,6 +1,6 @@
 #!/bin/sh
 # Run the libmorikv tests of two processes, in the build folder:
-#   test/integration/kv/kv_run.sh UCX_TLS host|gpu
+#   test/integration/kv/kv_run.sh UCX_TLS host|gpu|mixed
 # MKV_KV_PROGRAMS chooses programs. The module and the HIP runtime are found as in the
 # conformance suite.
 set -u
@@ -10,7 +10,7 @@ build=${MKV_BUILD_DIR:-$PWD}
 export UCX_TLS MKV_TEST_MEM
 # shellcheck source=test/support/environment.sh
 . "$(dirname "$0")/../../support/environment.sh"
-if [ "$MKV_TEST_MEM" = gpu ]; then
+if [ "$MKV_TEST_MEM" != host ]; then
     : "${UCX_PLUGIN_PATH=$build/.libs}"
     hip=$build/test/fake/hip/lib
     if [ -e "$hip/libamdhip64.so.6" ] && [ -z "${MKV_TEST_REAL_HIP:-}" ]; then

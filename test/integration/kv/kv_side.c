@@ -27,7 +27,7 @@ static int kv_is_memory(const char *name)
 
 static int kv_is_gpu(void)
 {
-    return kv_is_memory("gpu");
+    return kv_is_memory("gpu") || kv_is_memory("mixed");
 }
 
 void kv_set_option(const char *key, const char *value)
@@ -175,11 +175,11 @@ void kv_check_others(kv_side_t *side, const uint32_t *blocks, uint32_t num,
     }
 }
 
-static void kv_side_alloc(kv_side_t *side)
+static void kv_side_alloc(kv_side_t *side, const char *name)
 {
     side->mem_length =
         kv_region_bytes(&side->shape) * side->shape.layers * side->shape.parts;
-    side->is_gpu = kv_is_gpu();
+    side->is_gpu = kv_is_gpu() && (!kv_is_memory("mixed") || !strcmp(name, "src"));
     side->is_pinned = kv_is_memory("pinned");
     side->mem = side->is_gpu ? mkv_hip_alloc(side->mem_length)
                 : side->is_pinned
@@ -237,7 +237,7 @@ void kv_side_open(kv_side_t *side, const char *name, int fd, const kv_shape_t *s
     }
     kv_side_open_ctx(side, name, fd);
     side->shape = *shape;
-    kv_side_alloc(side);
+    kv_side_alloc(side, name);
     kv_fill(side, seed);
     kv_side_add_regions(side);
 }

@@ -10,7 +10,8 @@
  * The parent is the source, the forked peer the destination, unless a test says
  * otherwise. The processes meet through the channel of mkv_proc.h, which carries blobs
  * and the test's own words. MKV_TEST_MEM=gpu puts the cache into GPU memory, each side
- * on its own device; pinned puts it into host memory that the GPU runtime has pinned.
+ * on its own device; mixed does so for the side src alone; pinned puts it into host
+ * memory that the GPU runtime has pinned.
  *
  * Waits progress the context and end at the common limit; conditions that do not hold
  * fail the test, in either process.

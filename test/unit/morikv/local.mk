@@ -5,6 +5,7 @@ morikv_unit_programs = \
 	test/unit/morikv/test_mkv_blocks \
 	test/unit/morikv/test_mkv_faults \
 	test/unit/morikv/test_mkv_fence \
+	test/unit/morikv/test_mkv_fetch \
 	test/unit/morikv/test_mkv_footprint \
 	test/unit/morikv/test_mkv_heal \
 	test/unit/morikv/test_mkv_bytes \
@@ -177,6 +178,10 @@ test_unit_morikv_test_mkv_path_LDADD = $(morikv_pair_ldadd)
 test_unit_morikv_test_mkv_post_SOURCES = test/unit/morikv/test_mkv_post.c
 test_unit_morikv_test_mkv_post_CPPFLAGS = $(morikv_unit_cppflags)
 test_unit_morikv_test_mkv_post_LDADD = $(morikv_pair_ldadd)
+
+test_unit_morikv_test_mkv_fetch_SOURCES = test/unit/morikv/test_mkv_fetch.c
+test_unit_morikv_test_mkv_fetch_CPPFLAGS = $(morikv_unit_cppflags)
+test_unit_morikv_test_mkv_fetch_LDADD = $(morikv_pair_ldadd)
 
 test_unit_morikv_test_mkv_pull_SOURCES = test/unit/morikv/test_mkv_pull.c
 test_unit_morikv_test_mkv_pull_CPPFLAGS = $(morikv_unit_cppflags)

@@ -5,7 +5,7 @@
 #include "test/support/mkv_pair.h"
 
 #include "src/message/message.h"
-#include "src/post/pull.h"
+#include "src/post/post_units.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -565,7 +565,7 @@ static void set_digest(mkv_msg_t *msg, uint32_t num)
     mkv_plan_t *mine = pair_plan(B, 0, 4, 0, num, MKV_PLAN_KEEP_ORDER);
     mkv_post_t post = {.leg = &owner->legs[0], .plan = mine};
 
-    msg->digest = mkv_pull_digest(&post, &msg->bytes);
+    msg->digest = mkv_post_digest(&post, &msg->bytes);
     OK(mkv_plan_destroy(mine));
 }
 
@@ -595,17 +595,25 @@ START_TEST(a_selection_from_the_wire_is_checked)
 }
 END_TEST
 
-START_TEST(a_write_is_not_pulled)
+/* The sender has the block list, and has not bound */
+START_TEST(a_pull_before_the_binding_fails)
 {
     mkv_msg_t msg;
 
     pair_setup();
-    reader = pair_bind_write(4, &owner);
-    msg = message_of(reader, MKV_MSG_PULL);
+    owner = pair_xfer(B, 0, 1, MKV_READ, MKV_SRC);
+    pair_expose(owner, 4, NUM);
+    pair_run();
+    msg = message_of(owner, MKV_MSG_PULL);
+    msg.from_nonce = 12345;
+    msg.to_nonce = owner->nonce;
     OK(mkv_message_send(A->peers[1], &msg));
     pair_run();
-    check_failed(MKV_ERR_PROTOCOL, "it sent PULL while bound");
-    pair_close(reader, owner, NULL);
+    ck_assert_int_eq(pair_query(owner).status, MKV_ERR_PROTOCOL);
+    ck_assert_ptr_nonnull(
+        strstr(pair_query(owner).error, "it sent PULL while exposed"));
+    ck_assert_uint_eq(fake_ucp_num_calls(PUTS), 0);
+    OK(mkv_xfer_close(owner));
     pair_teardown();
 }
 END_TEST
@@ -724,7 +732,7 @@ int main(void)
     tcase_add_loop_test(tcase, what_was_not_exposed_is_not_put, 0, 3);
     tcase_add_loop_test(tcase, runs_from_the_wire_are_bounded, 0, 5);
     tcase_add_loop_test(tcase, a_selection_from_the_wire_is_checked, 0, 5);
-    tcase_add_test(tcase, a_write_is_not_pulled);
+    tcase_add_test(tcase, a_pull_before_the_binding_fails);
     tcase_add_test(tcase, pulled_unasked_fails);
     tcase_add_test(tcase, pulled_of_other_bytes_fails);
     tcase_add_loop_test(tcase, a_release_in_mid_push_frees_nothing, 0, 4);
