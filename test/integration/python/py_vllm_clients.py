@@ -197,6 +197,42 @@ class Clients(unittest.TestCase):
         self.assertEqual(self.d.failed, ["d0"])
         self.nothing_is_left()
 
+    def load(self, name, params, blocks, there):
+        asked = request(name, params)
+        self.d.scheduler.on_new_request(asked)
+        self.d.ask(asked, blocks)
+        self.until(lambda: name in self.d.received)
+        self.assertEqual(self.d.failed, [])
+        for layer in range(LAYERS):
+            for block, source in zip(blocks, there):
+                here = self.d.side.block(layer, block)[:4]
+                self.assertEqual(here, self.p.side.block(layer, source)[:4])
+
+    def test_engines_load_from_each_other(self):
+        self.load("d", self.prefill("p"), [11, 12], [3, 9])
+        self.p, self.d = self.d, self.p  # which has connected to the other one already
+        self.load("p", self.prefill("d", blocks=(4, 10)), [13, 14], [4, 10])
+        self.nothing_is_left()
+
+    def test_a_worker_has_one_link_whatever_its_digits_look_like(self):
+        self.load("d", self.prefill("p"), [11, 12], [3, 9])
+        again = self.prefill("q", id=8)
+        again["peers"] = [f" {blob.upper()}" for blob in again["peers"]]
+        self.load("e", again, [13, 14], [3, 9])
+        self.assertEqual(len(self.d.side.worker._links), 1)
+        self.nothing_is_left()
+
+    def test_values_of_any_depth_are_refused(self):
+        deep = []
+        for _ in range(100000):
+            deep = [deep]
+        for params in ({"do_remote_prefill": True, "id": deep}, [deep]):
+            asked = request("deep", params)
+            with self.assertLogs("vllm.morikv", "WARNING"):
+                self.p.scheduler.on_new_request(asked)
+            self.p.scheduler.on_finished(asked, ())
+        self.nothing_is_left()
+
     def test_a_second_request_of_an_id_is_refused(self):
         answer = self.prefill("alice", request_byte=0xA1)
         with self.assertLogs("vllm.morikv", "WARNING") as logs:

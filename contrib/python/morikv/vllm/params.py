@@ -4,6 +4,7 @@ and nothing else reads them."""
 
 from __future__ import annotations
 
+import reprlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,7 +34,7 @@ class Receive:
 
 
 def _refuse(name: str, value: object, expected: str) -> ValueError:
-    text = repr(value)
+    text = reprlib.repr(value)  # of any size and depth
     return ValueError(f"{name} is {text[:60]}{'..' * (len(text) > 60)}; expected {expected}")
 
 
@@ -49,14 +50,15 @@ def _peers(params: dict[str, Any]) -> tuple[str, ...]:
     expected = f"a list of 1 to {_MAX_PEERS} strings of hexadecimal digits, from prefill"
     if not isinstance(value, list) or not 0 < len(value) <= _MAX_PEERS:
         raise _refuse("peers", value, expected)
+    peers = []
     for each in value:
         if not isinstance(each, str) or not 0 < len(each) <= _MAX_BLOB:
             raise _refuse("peers", value, expected)
         try:
-            bytes.fromhex(each)
+            peers.append(bytes.fromhex(each).hex())  # one spelling for each worker
         except ValueError:
             raise _refuse("peers", value, expected) from None
-    return tuple(value)
+    return tuple(peers)
 
 
 def wants_cache(params: object) -> bool:

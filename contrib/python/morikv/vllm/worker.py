@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import morikv
-from morikv import Event, EventType, Map, Mode, Peer, Role, Transfer, errors
+from morikv import Event, EventType, Map, Mode, Peer, PeerState, Role, Transfer, errors
 from morikv._home import Lock
 from morikv.listener import Listener
 
@@ -38,7 +38,8 @@ class Link:
     """A peer that loads come from."""
 
     def __init__(self, peer: Peer) -> None:
-        self.peer, self.is_ready = peer, False
+        # it may have connected to this side before, and no event follows then
+        self.peer, self.is_ready = peer, peer.query().state == PeerState.READY
         self.waiting: list[Callable[[], None]] = []
 
 
