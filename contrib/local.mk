@@ -33,6 +33,7 @@ EXTRA_DIST += \
 	contrib/fetch_nixl \
 	contrib/fetch_omni \
 	contrib/fetch_rocm \
+	contrib/fetch_router \
 	contrib/fetch_ucx \
 	contrib/fetch_vllm \
 	contrib/budget.txt \
@@ -78,7 +79,7 @@ EXTRA_DIST += \
 
 EXTRA_DIST += test/installed/run test/installed/use test/installed/use_packages test/installed/use_wheel
 EXTRA_DIST += test/nixl/agents.py test/nixl/components.py test/nixl/run
-EXTRA_DIST += test/engine/disagg.py test/engine/model.py test/engine/run test/engine/side.py
+EXTRA_DIST += test/engine/disagg.py test/engine/model.py test/engine/router.py test/engine/run test/engine/side.py
 
 # Scripts that print the environment for this installation and examine the machine. The names
 # of wheels that bring a UCX come from the Python package.
