@@ -113,20 +113,32 @@ void mkv_op_set_quiet(mkv_op_t *op)
     }
 }
 
-static void mkv_op_release(mkv_op_t *op)
+/* @param left  Regions to keep for now. */
+static void mkv_op_release(mkv_op_t *op, size_t left)
 {
-    size_t i;
+    const mkv_op_ref_t *ref;
 
-    for (i = 0; i < op->num_refs; ++i) {
-        --op->refs[i].local->num_ops;
-        mkv_rmem_put(&op->peer->remote, op->refs[i].remote);
+    while (op->num_refs > left) {
+        ref = &op->refs[--op->num_refs];
+        --ref->local->num_ops;
+        mkv_rmem_put(&op->peer->remote, ref->remote);
     }
+}
+
+void mkv_op_free_in_rounds(mkv_op_t *op)
+{
+    mkv_events_forget_op(op->ctx, op); /* no poll finds it between two rounds */
+    while (op->num_refs > MKV_ROUND_COST) {
+        mkv_op_release(op, op->num_refs - MKV_ROUND_COST);
+        mkv_pause(op->ctx);
+    }
+    mkv_op_free(op);
 }
 
 void mkv_op_free(mkv_op_t *op)
 {
     mkv_events_forget_op(op->ctx, op);
-    mkv_op_release(op);
+    mkv_op_release(op, 0);
     mkv_list_del(&op->list);
     mkv_list_del(&op->of_peer);
     mkv_list_del(&op->dirty);

@@ -112,4 +112,8 @@ void mkv_op_set_quiet(mkv_op_t *op);
 /** Free an operation of any state; no callback of UCX refers to it any more. */
 void mkv_op_free(mkv_op_t *op);
 
+/** Free a quiet operation, and release the lock between rounds of MKV_ROUND_COST
+ * regions. */
+void mkv_op_free_in_rounds(mkv_op_t *op);
+
 #endif

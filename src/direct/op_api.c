@@ -31,7 +31,7 @@ static bool mkv_op_close_at_once(mkv_op_t *op)
     mkv_ctx_t *ctx = op->ctx;
     mkv_peer_t *peer = op->peer;
 
-    mkv_op_free(op);
+    mkv_op_free_in_rounds(op);
     return mkv_list_is_empty(&ctx->dirty_ops) && mkv_list_is_empty(&ctx->dirty_xfers) &&
            mkv_list_is_empty(&ctx->changed_peers) &&
            mkv_list_is_empty(&ctx->busy_peers) && (ctx->num_new_events == 0) &&
@@ -132,7 +132,7 @@ mkv_status_t mkv_op_close(mkv_op_t *op)
     }
     mkv_enter(ctx);
     if (op->is_quiet) {
-        mkv_op_free(op);
+        mkv_op_free_in_rounds(op);
     } else {
         status = mkv_error(&ctx->log, MKV_ERR_BUSY, "operation %llu is not quiet yet",
                            (unsigned long long)op->params.id);

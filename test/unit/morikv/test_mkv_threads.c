@@ -646,6 +646,57 @@ START_TEST(a_post_of_many_pieces_lets_other_threads_in)
 }
 END_TEST
 
+static mkv_region_id_t other_id;
+
+/* Each piece in another region than the one before it */
+static mkv_status_t post_many_regions(void)
+{
+    static mkv_op_piece_t pieces[NUM_PIECES];
+    const mkv_op_params_t params = {.size = sizeof(params),
+                                    .mode = MKV_WRITE,
+                                    .pieces = pieces,
+                                    .num_pieces = NUM_PIECES};
+    size_t i;
+
+    for (i = 0; i < NUM_PIECES; ++i) {
+        pieces[i] = (mkv_op_piece_t){(i % 2 == 0) ? ids[0] : other_id, ids[1], 0,
+                                     3 * (i % 1000), 1};
+    }
+    return mkv_op_post(A->peers[1], &params, &op);
+}
+
+static mkv_status_t close_op(void)
+{
+    return mkv_op_close(op);
+}
+
+static void what_is_not_released_yet_stays(unsigned count)
+{
+    ck_assert(count < 4);
+    IS(mkv_regions_drop(A->ctx, ids, 1), MKV_ERR_BUSY);
+}
+
+START_TEST(a_close_of_many_regions_lets_other_threads_in)
+{
+    long_call_t call = {.run = close_op, .at_pause = what_is_not_released_yet_stays};
+
+    pair_setup();
+    add_ends();
+    OK(add_bytes(A, 3, allocs[0], &other_id));
+    OK(mkv_regions_commit(A->ctx, NULL));
+    pair_run();
+    OK(post_many_regions());
+    pair_run();
+    ck_assert_int_eq(mkv_op_status(op), MKV_OK);
+    ck_assert_uint_eq(count_pauses(&call), 3);
+    OK(call.status);
+    ck_assert(mkv_list_is_empty(&A->ctx->ops));
+    OK(mkv_regions_drop(A->ctx, ids, 1));
+    OK(mkv_regions_drop(A->ctx, &other_id, 1));
+    pair_teardown();
+}
+END_TEST
+
 static mkv_status_t commit(void)
 {
     return mkv_regions_commit(A->ctx, NULL);
@@ -959,6 +1010,7 @@ int main(void)
     tcase_add_loop_test(tcase, a_thread_goes_on_while_calls_are_in_flight, 0, 3);
     tcase_add_test(tcase, a_callback_of_its_own_thread_cannot_close_a_context);
     tcase_add_loop_test(tcase, a_post_of_many_pieces_lets_other_threads_in, 0, 3);
+    tcase_add_test(tcase, a_close_of_many_regions_lets_other_threads_in);
     tcase_add_test(tcase, registrations_let_other_threads_in);
     tcase_add_test(tcase, blocks_are_checked_without_the_lock);
     tcase_add_loop_test(tcase, many_threads_at_once, 0, 2);
