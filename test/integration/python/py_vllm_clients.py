@@ -211,7 +211,7 @@ class Clients(unittest.TestCase):
     def test_engines_load_from_each_other(self):
         self.load("d", self.prefill("p"), [11, 12], [3, 9])
         self.p, self.d = self.d, self.p  # which has connected to the other one already
-        self.load("p", self.prefill("d", blocks=(4, 10)), [13, 14], [4, 10])
+        self.load("p", self.prefill("d", id=8, blocks=(4, 10)), [13, 14], [4, 10])
         self.nothing_is_left()
 
     def test_a_worker_has_one_link_whatever_its_digits_look_like(self):
