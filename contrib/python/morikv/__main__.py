@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """``python -m morikv env`` prints the environment, ``where`` the files, ``names`` a folder,
-``top`` what a running process moves."""
+``top`` what a running process moves. ``prove``, ``doctor`` and ``kv_perf`` run the wheel's programs."""
 
 from __future__ import annotations
 
@@ -14,23 +14,66 @@ _USAGE = """usage: python -m morikv env      exports that make UCX load ucx-mori
        python -m morikv where    files of libmorikv, its UCX and the module
        python -m morikv names    folder for PYTHONPATH that gives the names of mori.io
        python -m morikv top URL [SECONDS [COUNT]]
-                                 what the process with a morikv.metrics.Endpoint at URL moves"""
+                                 what the process with a morikv.metrics.Endpoint at URL moves
+       python -m morikv prove|doctor|kv_perf [OPTION...]
+                                 mori_prove, mori_doctor, mori_kv_perf with the UCX of `where`;
+                                 each has --help"""
+
+_PROGRAMS = {"prove": "mori_prove", "doctor": "mori_doctor", "kv_perf": "mori_kv_perf"}
+_HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def _bundled(command: str, name: str) -> str:
+    """Return a program of the wheel, or an empty text where this package carries none."""
+    program = os.path.join(_HERE, "bin", name)
+    if os.path.exists(program):
+        return program
+    print(
+        f"python -m morikv {command}: this package carries no {name}; where ucx-mori was installed "
+        f"by make or from packages, call {name}",
+        file=sys.stderr,
+    )
+    return ""
 
 
 def _env() -> int:
-    folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib")
-    script = os.path.join(folder, "mori_env")
-    if not os.path.exists(script):
-        print(
-            "python -m morikv env: this package carries no module; where ucx-mori was "
-            "installed by make, call mori_env",
-            file=sys.stderr,
-        )
+    script = _bundled("env", "mori_env")
+    if not script:
         return 1
-    command = ["sh", script, "--modules", os.path.join(folder, "ucx-mori")]
+    command = ["sh", script]
     if any(_ucx.of_wheels()):
         command += ["--python", sys.executable]
     return subprocess.run(command, check=False).returncode
+
+
+def _program(command: str, arguments: list[str]) -> int:
+    program = _bundled(command, _PROGRAMS[command])
+    if not program:
+        return 1
+
+    from . import _library
+
+    if _library.ucx is None:
+        print(
+            f"python -m morikv {command}: LIBMORIKV={_library.file} has a UCX of its own; unset it",
+            file=sys.stderr,
+        )
+        return 1
+    file = _library.ucx.partition(" ")[2]
+    environment = {"PATH": os.defpath, **os.environ, "LIBMORIKV_UCX": file}
+
+    def put_first(name: str, folder: str) -> None:
+        environment[name] = f"{folder}:{environment[name]}" if environment.get(name) else folder
+
+    libraries = os.path.dirname(file)
+    tools = os.path.join(os.path.dirname(libraries), "bin")
+    if os.path.exists(os.path.join(tools, "ucx_info")):  # it does not find its own libraries
+        put_first("PATH", tools)
+        put_first("LD_LIBRARY_PATH", libraries)
+    put_first("PATH", os.path.dirname(sys.executable))
+    interpreter = [] if command == "kv_perf" else [sys.executable]
+    words = [*interpreter, program, *arguments]
+    os.execve(words[0], words, environment)
 
 
 def _where() -> int:
@@ -77,6 +120,11 @@ def _top(url: str, seconds: str = "2", count: str = "0") -> int:
 
 
 def main(arguments: list[str]) -> int:
+    if arguments[:1] and arguments[0] in _PROGRAMS:
+        return _program(arguments[0], arguments[1:])
+    if arguments[-1:] in (["--help"], ["-h"]):
+        print(_USAGE)
+        return 0
     if arguments[:1] == ["top"] and 2 <= len(arguments) <= 4:
         return _top(*arguments[1:])
     commands = {"env": _env, "where": _where, "names": _names}

@@ -58,6 +58,33 @@ verdict "GPU memory over mori_xgmi with the environment it prints" $?
 ! HIPCPU_COPY=0 moves gpu TwoProcesses.test_every_byte_of_a_write_and_a_read
 verdict "bytes that are not copied are seen" $?
 
+
+# its programs, which were linked with no UCX
+perf() { # NAME=VALUE... OPTION...
+    local settings=()
+    while [[ $1 = *=* ]]; do
+        settings+=("$1")
+        shift
+    done
+    env "${settings[@]}" "$work/venv/bin/python" -m morikv kv_perf --initiator_seg_type VRAM --target_seg_type VRAM \
+        --start_block_size 64k --max_block_size 64k --num_iter 4 --warmup_iter 1 --total_buffer_size 16m \
+        --check_consistency "$@" >"$work/out" 2>&1
+}
+perf HIPCPU_DEVICES=2 --start_batch_size 16 && grep -q 'xgmi (' "$work/out" && grep -q 'every byte checked' "$work/out"
+verdict "mori_kv_perf moves GPU memory over mori_xgmi, every byte checked" $?
+! perf HIPCPU_DEVICES=2 HIPCPU_COPY=0 --start_batch_size 16
+verdict "mori_kv_perf sees bytes that are not copied" $?
+HIPCPU_DEVICES=2 "$work/venv/bin/python" -m morikv prove --quick --limit 300 --minutes 60 --path 'xGMI put' --path risks \
+    --report "$work/report.json" >"$work/out" 2>&1 && grep -q '^SAFE  *xGMI put' "$work/out" &&
+    grep -q '^  not seen  *a flag overtakes the bytes of a kernel' "$work/out" && grep -q '^0 risks broken' "$work/report.log"
+verdict "mori_prove runs, and gpu_risks with it" $?
+program=$(echo "$work"/venv/lib/python3*/site-packages/morikv/bin/mori_kv_perf)
+! LIBMORIKV_UCX=$work/none.so "$program" --version >"$work/out" 2>&1 &&
+    grep -q "mori_kv_perf: $work/none.so: .*; expected a UCX" "$work/out"
+verdict "a program without a UCX names the way to get one" $?
+"$work/venv/bin/python" -m morikv top --help >"$work/out" 2>&1 && grep -q 'morikv top URL' "$work/out"
+verdict "python -m morikv top --help" $?
+
 LIBMORIKV_UCX=$work/none.so "$work/venv/bin/python" -c 'import morikv' >"$work/out" 2>&1
 [ $? = 1 ] && grep -q "ImportError: no UCX that libmorikv can use ($work/none.so" "$work/out"
 verdict "a UCX that is not there is named" $?
