@@ -22,6 +22,7 @@
 
 #include <dirent.h>
 #include <dlfcn.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -58,7 +59,8 @@ static muct_xgmi_queue_config_t config;
 static muct_xgmi_rkey_t rkey;
 static unsigned num_done, num_failed;
 static bool is_without_markers;
-static char folder[] = "/dev/shm/gpu_risks.XXXXXX";
+static char folder[PATH_MAX]; /* of this run, in TMPDIR or /dev/shm */
+static pid_t owner;
 
 
 static void bind_hip(void)
@@ -194,8 +196,6 @@ static void queue_open(void)
 
 static void queue_close(void)
 {
-    char path[128];
-
     muct_xgmi_queue_destroy(queue, UCS_OK);
     muct_xgmi_peer_put(rkey.peer);
     muct_xgmi_map_destroy(map);
@@ -203,8 +203,6 @@ static void queue_close(void)
     muct_xgmi_self_close();
     (void)gpu->mem_free(local);
     (void)gpu->mem_free(remote);
-    snprintf(path, sizeof(path), "rm -rf %s", folder);
-    risks_need(system(path) == 0, "rm");
 }
 
 /* Capture in global mode in a thread, as torch.cuda.graph() does. */
@@ -442,6 +440,30 @@ static void risk_topology(void)
     }
 }
 
+static void remove_folder(void)
+{
+    char command[PATH_MAX + 16];
+
+    if (getpid() == owner) { /* and not a child of it */
+        snprintf(command, sizeof(command), "rm -rf '%s'", folder);
+        (void)!system(command);
+    }
+}
+
+static bool make_folder(void)
+{
+    const char *parent = getenv("TMPDIR");
+
+    (void)snprintf(folder, sizeof(folder), "%s/gpu_risks.XXXXXX",
+                   (parent != NULL) ? parent : "/dev/shm");
+    if (mkdtemp(folder) == NULL) {
+        perror(folder);
+        return false;
+    }
+    owner = getpid();
+    return atexit(remove_folder) == 0;
+}
+
 static void tell_where(void)
 {
     static const char *const names[] = {"HSA_ENABLE_IPC_MODE_LEGACY",
@@ -520,8 +542,7 @@ int main(int argc, char **argv)
     int i;
 
     risks_need(rounds > 0, "reading ROUNDS: a number is expected, which");
-    if (mkdtemp(folder) == NULL) {
-        perror(folder);
+    if (!make_folder()) {
         return 77; /* nothing of the GPUs was tried */
     }
     for (i = 0; i < RISKS_NUM_WHERE; ++i) {

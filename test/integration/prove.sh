@@ -237,6 +237,16 @@ for folder, states in (("crash", broken), ("fail", broken), ("hang", broken), ("
     assert tuple(item["state"] for item in found) == states, found
 assert found[1]["reason"] == "gpu_risks is not installed"
 
+# one that runs into its limit leaves no files
+prove.os.environ.update(PATH=f"{sys.argv[1].removesuffix('/contrib/mori_prove')}/perf/risks:/usr/bin:/bin", TMPDIR=f"{sys.argv[2]}/files")
+prove.os.mkdir(prove.os.environ["TMPDIR"])
+visible = prove.os.environ.pop("HIP_VISIBLE_DEVICES")
+prove.Probes.done, prove.Probes.lines, prove.Job.options.limit, prove.Job.log[:] = False, {}, 2, []
+prove.run_probes()
+assert "did not end in time" in prove.Probes.ended and "HIP version" in prove.Job.log[-1], prove.Job.log
+assert not prove.os.listdir(prove.os.environ.pop("TMPDIR"))
+prove.os.environ["HIP_VISIBLE_DEVICES"] = visible
+
 # a network device of no port: another link would go down
 prove.Job.options.flap, prove.Job.ports, prove.Job.simulated = "bond0", ["fake0:1"], []
 prove.doctor.options = argparse.Namespace(root="/nowhere")
