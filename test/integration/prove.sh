@@ -61,6 +61,12 @@ HIPCPU_RULES=stale-reads prove reads 2 '^SAFE  *NIC, GPU memory' '^NOT SAFE  *NI
 # processes of one GPU read stale staging buffers, in a stage of its own
 HIPCPU_RULES=stale-staging prove stale 2 '^NOT SAFE  *host memory' '^  BROKEN  *copies of several processes on a GPU read stale bytes.*wrong byte' -- --path 'host memory' --path risks
 FAKE_VERBS_MODE=wrong-byte prove nic-byte 2 '^NOT SAFE  *NIC, host memory: .*wrong byte' '^NOT SAFE  *NIC, GPU memory: .*wrong byte' -- --path 'NIC, host' --path 'NIC, GPU'
+# the device reaches other pages than the GPU by a dma-buf, which the canary sees
+FAKE_VERBS_MODE=other-pages prove pages 1 '^SAFE  *NIC, GPU memory' '^NOT PROVEN  *NIC, dma-buf: .*failed to register' \
+    '^  seen  *the NIC and the GPU see other bytes' -- --path 'NIC, GPU' --path 'NIC, dma'
+# memory of an odd size ends the process
+HIPCPU_RULES=odd-size prove odd 2 '^NOT SAFE  *xGMI put: memory of an odd size' '^  BROKEN  *memory of an odd size .*ended by signal' \
+    -- --path 'xGMI put' --path risks
 # there is no GPU memory
 HIPCPU_FAIL=hipMalloc:0:2 prove memory 2 '^NOT SAFE  *xGMI put: .*hipMalloc' -- --path 'xGMI put'
 # the runtime does to programs what it is known for, and one thing that the copies do not stand
@@ -80,7 +86,13 @@ END
 chmod +x "$work/link/ip"
 FAKE_VERBS_DEVICES=fake0:ionic,fake1:ionic PATH=$work/link:$PATH \
     prove flap 0 '^SAFE  *NIC, link that flaps' 'by fake0:1 and fake1:1, eth7 down [1-9]' -- --path 'NIC, link' --flap eth7
-# the link goes down between transfers, or the kernel refuses
+# this ip does nothing: no connection breaks
+mkdir "$work/idle"
+printf '#!/bin/sh\nexit 0\n' >"$work/idle/ip"
+chmod +x "$work/idle/ip"
+FAKE_VERBS_DEVICES=fake0:ionic,fake1:ionic PATH=$work/idle:$PATH \
+    prove idle 2 '^NOT SAFE  *NIC, link that flaps: .*eth7 down [1-9].* no connection was made anew' -- --path 'NIC, link' --flap eth7
+# the kernel refuses
 FAKE_VERBS_DEVICES=fake0:ionic,fake1:ionic PATH=$work/link:$PATH \
     prove still 1 "^NOT PROVEN  *NIC, link that flaps: 'ip link set eth8 up' failed" -- --path 'NIC, link' --flap eth8
 # no time, no GPU, no NIC
@@ -174,6 +186,7 @@ loader = SourceFileLoader("mori_prove", sys.argv[1])
 prove = importlib.util.module_from_spec(importlib.util.spec_from_loader("mori_prove", loader))
 loader.exec_module(prove)
 prove.Job.options = argparse.Namespace(two="me@other.example")
+path_of_all = prove.os.environ["PATH"]
 path = prove.PATHS[0]
 green = {"path": path.name, "green": True, "reason": "", "gb_per_s": 1.0, "nics": [], "what": "one"}
 
@@ -245,6 +258,16 @@ prove.Probes.done, prove.Probes.lines, prove.Job.options.limit, prove.Job.log[:]
 prove.run_probes()
 assert "did not end in time" in prove.Probes.ended and "HIP version" in prove.Job.log[-1], prove.Job.log
 assert not prove.os.listdir(prove.os.environ.pop("TMPDIR"))
+
+# a peer is killed while no copy ends, and then while all do
+prove.os.environ.update(PATH=path_of_all, HIPCPU_HOLD=sys.argv[1])
+prove.doctor.options, prove.Job.options.limit = argparse.Namespace(modules="", limit=20), 10
+killed = prove.RISK_STAGES["killed peer"]()
+assert killed == "the other side did not end within 10 s (--limit)", killed
+del prove.os.environ["HIPCPU_HOLD"]
+prove.Job.options.limit = 300
+killed = prove.RISK_STAGES["killed peer"]()
+assert killed == "", killed
 prove.os.environ["HIP_VISIBLE_DEVICES"] = visible
 
 # a network device of no port: another link would go down

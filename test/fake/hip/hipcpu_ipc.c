@@ -103,6 +103,11 @@ hipError_t hipIpcGetMemHandle(hipIpcMemHandle_t *handle, void *ptr)
                       "for memory of hipMemMap()",
                       ptr);
     }
+    if (hipcpu_rule(HIPCPU_RULE_ODD_SIZE) &&
+        hipcpu_range_find((uintptr_t)ptr, &range) && (range.size % 4096 != 0)) {
+        hipcpu_misuse("hipIpcGetMemHandle(%p): %zu bytes are no multiple of a page",
+                      ptr, range.size);
+    }
     /* libamdhip64 6.4.3 exports memory of hipMallocAsync(), and 7.2.4 does not */
     if ((hipcpu_config.major >= 7) && hipcpu_range_find((uintptr_t)ptr, &range) &&
         (range.pool != NULL)) {

@@ -27,6 +27,7 @@ static const hipcpu_rule_entry_t hipcpu_rule_table[HIPCPU_NUM_RULES] = {
     [HIPCPU_RULE_BUFFER_ID_AGAIN] = {"buffer-id-again", HIPCPU_ANY_RELEASE, 0},
     [HIPCPU_RULE_CALLBACK_LOST] = {"callback-lost", HIPCPU_ANY_RELEASE, 0},
     [HIPCPU_RULE_CLOSE_LOCKS] = {"close-locks", HIPCPU_ANY_RELEASE, 0},
+    [HIPCPU_RULE_ODD_SIZE] = {"odd-size", HIPCPU_ANY_RELEASE, 0},
     [HIPCPU_RULE_MARK_LOST] = {"mark-lost", HIPCPU_ANY_RELEASE, 0},
     [HIPCPU_RULE_REFUSAL_STICKS] = {"refusal-sticks", HIPCPU_ANY_RELEASE, 0},
     [HIPCPU_RULE_LATE_EVENT] = {"late-event", HIPCPU_ANY_RELEASE, 0},

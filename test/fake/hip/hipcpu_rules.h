@@ -43,6 +43,7 @@ typedef enum hipcpu_rule {
     HIPCPU_RULE_LATE_EVENT,         /**< With late-mark: an event releases nothing */
     HIPCPU_RULE_LATE_MARK,          /**< A number behind a copy passes its bytes */
     HIPCPU_RULE_MARK_LOST,          /**< Numbers behind copies are not written */
+    HIPCPU_RULE_ODD_SIZE,           /**< hipIpcGetMemHandle() of an odd size ends */
     HIPCPU_RULE_OLD_DRIVER,         /**< The driver exports no dma-bufs */
     HIPCPU_RULE_RETAIN_CRASH,       /**< hipMemRetainAllocationHandle() reads NULL */
     HIPCPU_RULE_RETAIN_NO_REFERENCE, /**< Retain takes no reference */

@@ -361,7 +361,8 @@ typedef struct fv_process {
     bool shared; /* the wire has other processes */
     bool null_mode;
     bool late_mode;
-    bool wrong_mode; /* a byte of each larger write is another one */
+    bool wrong_mode;      /* a byte of each larger write is another one */
+    bool has_other_pages; /* a dma-buf's pages are not the memory's */
     bool no_peermem;
     unsigned num_devices;
     fv_device_t device[FV_MAX_DEVICES];
