@@ -10,8 +10,8 @@ TESTS += test/integration/gpu_stages.sh test/integration/gpu_risks.sh
 EXTRA_DIST += test/integration/gpu_lib.sh
 
 # The command for owners of GPUs and NICs, on both stand-ins
-dist_check_SCRIPTS += test/integration/prove.sh
-TESTS += test/integration/prove.sh
+dist_check_SCRIPTS += test/integration/prove.sh test/integration/prove_ssh.sh
+TESTS += test/integration/prove.sh test/integration/prove_ssh.sh
 
 # And the lane of CI that runs the stages.
 dist_check_SCRIPTS += test/integration/ci_rocm.sh

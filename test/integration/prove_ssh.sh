@@ -1,0 +1,93 @@
+#!/bin/bash
+# mori_prove --two by OpenSSH's own client and server, with a key of this test: the other process
+# runs in a session of sshd, over the fake libibverbs, and ends with the connection.
+set -uo pipefail
+
+build=${MKV_BUILD_DIR:-$PWD}
+# shellcheck source=test/support/environment.sh
+. "$(dirname "$0")/../support/environment.sh"
+sshd=$(PATH=$PATH:/usr/sbin:/sbin command -v sshd)
+if [ -z "$sshd" ] || ! command -v ssh >/dev/null; then
+    echo "SKIP: there is no OpenSSH; install openssh-client and openssh-server"
+    exit 77
+fi
+if ldd "$build/.libs/libuct_mori.so" | grep libasan >/dev/null; then
+    echo "SKIP: UCX's own programs are not started here with AddressSanitizer's runtime"
+    exit 77
+fi
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+libraries=$build/test/fake/verbs/.libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+failures=0
+
+fail() { # TEXT
+    echo "FAIL: $1"
+    sed 's/^/    /' "$work/out"
+    failures=$((failures + 1))
+}
+
+# The client starts sshd behind a pipe, as OpenSSH's regression tests do: no port is needed. What a
+# user's ~/.ssh/config has is in a file here.
+for key in host user; do
+    ssh-keygen -q -t ed25519 -N '' -f "$work/$key" || { echo "SKIP: ssh-keygen makes no key"; exit 77; }
+done
+cp "$work/user.pub" "$work/authorized"
+echo "localhost $(cut -d ' ' -f 1,2 "$work/host.pub")" >"$work/known"
+[ "$(id -u)" != 0 ] || mkdir -p /run/sshd
+cat >"$work/sshd_config" <<TEXT
+HostKey $work/host
+AuthorizedKeysFile $work/authorized
+StrictModes no
+UsePAM no
+PidFile none
+PasswordAuthentication no
+PermitRootLogin prohibit-password
+SetEnv PATH=$work/far:$build/perf/kv_perf:/usr/bin:/bin LD_LIBRARY_PATH=$libraries FAKE_VERBS_WIRE=$work/wire FAKE_VERBS_DEVICES=fake0:ionic
+TEXT
+cat >"$work/ssh_config" <<TEXT
+Host localhost
+    IdentityFile $work/user
+    IdentitiesOnly yes
+    UserKnownHostsFile $work/known
+    ProxyCommand $sshd -i -f $work/sshd_config -E $work/sshd.log
+TEXT
+mkdir "$work/bin" "$work/far"
+printf '#!/bin/sh\nexec %s -F %s "$@"\n' "$(command -v ssh)" "$work/ssh_config" >"$work/bin/ssh"
+chmod +x "$work/bin/ssh"
+export PATH=$work/bin:$build/perf/kv_perf:$PATH UCX_PLUGIN_PATH=$build/.libs LD_LIBRARY_PATH=$libraries
+export FAKE_VERBS_WIRE=$work/wire FAKE_VERBS_DEVICES=fake0:ionic
+ssh -o BatchMode=yes localhost true >"$work/out" 2>&1 </dev/null || {
+    cat "$work/sshd.log" >>"$work/out"
+    fail "the session of sshd does not start"
+    exit 1
+}
+
+# prove NAME STATUS LINE [OPTION...]
+prove() {
+    local name=$1 expected=$2 line=$3 status=0
+    shift 3
+
+    "$build/contrib/mori_prove" --report "$work/$name.json" --limit 300 --minutes 60 --quick --path 'NIC, host' --two localhost \
+        "$@" >"$work/out" 2>&1 || status=$?
+    [ $status = "$expected" ] || fail "$name: exit status $status; expected $expected"
+    grep -q -e "$line" "$work/out" || fail "$name: no line '$line'"
+}
+
+prove two 0 '^SAFE  *NIC, host memory'
+
+# a remote program that hangs ends with the connection
+# shellcheck disable=SC2016 # the stub expands it
+printf '#!/bin/sh\necho $$ >%s/pid\necho it hangs\nexec sleep 1000\n' "$work" >"$work/far/mori_kv_perf"
+chmod +x "$work/far/mori_kv_perf"
+prove stuck 2 '^NOT SAFE  *NIC, host memory: .*did not end in time' --limit 5
+grep -q 'it hangs' "$work/stuck.log" || fail "the output of a stage that ran into its limit is lost"
+for _ in $(seq 600); do
+    [ -d "/proc/$(cat "$work/pid")" ] || break
+    sleep 0.1
+done
+[ ! -d "/proc/$(cat "$work/pid")" ] || fail "a program is left on the other host"
+
+# a host that refuses the key
+: >"$work/authorized"
+prove refused 2 '^NOT SAFE  *NIC, host memory: .*ssh to localhost failed: .*Permission denied (publickey'
+exit $((failures > 0))
