@@ -11,6 +11,7 @@
 #include "xgmi/memory/xgmi_closer.h"
 #include "xgmi/memory/xgmi_mapping.h"
 
+#include <dirent.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -228,6 +229,48 @@ START_TEST(closer_closes_all_and_waits)
 }
 END_TEST
 
+/* Blocked signals of the thread of this name; 0: there is none. */
+static unsigned long blocked_by(const char *name)
+{
+    char path[288], line[128];
+    unsigned long blocked = 0, found = 0;
+    bool is_it;
+    struct dirent *entry;
+    DIR *tasks = opendir("/proc/self/task");
+    FILE *file;
+
+    ck_assert_ptr_nonnull(tasks);
+    while ((entry = readdir(tasks)) != NULL) {
+        snprintf(path, sizeof(path), "/proc/self/task/%s/status", entry->d_name);
+        file = fopen(path, "r");
+        is_it = false;
+        while ((file != NULL) && (fgets(line, sizeof(line), file) != NULL)) {
+            is_it |= (strncmp(line, "Name:", 5) == 0) && (strstr(line, name) != NULL);
+            if (sscanf(line, "SigBlk: %lx", &blocked) == 1) {
+                found = is_it ? blocked : found;
+            }
+        }
+        if (file != NULL) {
+            fclose(file);
+        }
+    }
+    closedir(tasks);
+    return found;
+}
+
+START_TEST(signals_of_the_application_do_not_reach_the_closer)
+{
+    muct_xgmi_closer_t *closer = closer_with_mappings(1);
+    sigset_t before;
+
+    ck_assert(muct_xgmi_closer_wait(closer, LIMIT_S * 1000)); /* its thread has begun */
+    ck_assert_uint_ne(blocked_by("mori-closer") & (1ul << (SIGUSR1 - 1)), 0);
+    ck_assert_int_eq(pthread_sigmask(SIG_SETMASK, NULL, &before), 0);
+    ck_assert_int_eq(sigismember(&before, SIGUSR1), 0); /* this thread takes them */
+    muct_xgmi_closer_destroy(closer, LIMIT_S * 1000);
+}
+END_TEST
+
 START_TEST(destruction_closes_what_is_left)
 {
     muct_xgmi_closer_destroy(closer_with_mappings(NUM_KEYS), LIMIT_S * 1000);
@@ -286,6 +329,7 @@ int main(void)
     tcase_set_timeout(tcase, LIMIT_S);
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, closer_closes_all_and_waits);
+    tcase_add_test(tcase, signals_of_the_application_do_not_reach_the_closer);
     tcase_add_test(tcase, destruction_closes_what_is_left);
     tcase_add_test(tcase, closer_is_given_up_while_a_stream_works);
     suite_add_tcase(suite, tcase);

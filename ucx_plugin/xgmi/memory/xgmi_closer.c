@@ -12,6 +12,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <time.h>
@@ -101,6 +102,18 @@ ucs_status_t muct_xgmi_closer_create(const muct_gpu_t *gpu,
     return UCS_OK;
 }
 
+/* Locked. The application's signals are not for its thread. */
+static void muct_xgmi_closer_start(muct_xgmi_closer_t *closer)
+{
+    sigset_t all, before;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    closer->has_thread =
+        (pthread_create(&closer->thread, NULL, muct_xgmi_closer_main, closer) == 0);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
 void muct_xgmi_closer_add(muct_xgmi_closer_t *closer, int device,
                           const muct_xgmi_mapping_t *mapping)
 {
@@ -118,8 +131,7 @@ void muct_xgmi_closer_add(muct_xgmi_closer_t *closer, int device,
     closer->last = &closing->next;
     ++closer->num_left;
     if (!closer->has_thread) {
-        closer->has_thread =
-            (pthread_create(&closer->thread, NULL, muct_xgmi_closer_main, closer) == 0);
+        muct_xgmi_closer_start(closer);
     }
     pthread_cond_broadcast(&closer->changed);
     pthread_mutex_unlock(&closer->lock);
