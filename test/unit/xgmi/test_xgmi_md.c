@@ -6,9 +6,11 @@
 #include "test/support/mkv_check.h"
 #include "xgmi/xgmi_md.h"
 
+#include <linux/magic.h>
+#include <pthread.h>
+#include <semaphore.h>
 #include <stdlib.h>
 #include <string.h>
-#include <linux/magic.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
@@ -373,6 +375,72 @@ START_TEST(pages_that_cannot_be_had_are_found)
 }
 END_TEST
 
+/* ---- Registrations at once ------------------------------------------------------- */
+
+static void *slow; /* its registration waits */
+static sem_t has_entered, may_go;
+static unsigned num_registered;
+
+static int register_slowly(void *address, size_t length, unsigned flags)
+{
+    if (address == slow) {
+        ++num_registered;
+        sem_post(&has_entered);
+        sem_wait(&may_go);
+    }
+    return gpu->host_register(address, length, flags);
+}
+
+static muct_gpu_t slow_gpu;
+
+static void *pin_it(void *arg)
+{
+    return (void *)(uintptr_t)muct_pin(&slow_gpu, arg);
+}
+
+/* A call of the runtime for other memory lets this thread in; of the same it waits */
+START_TEST(registration_of_other_memory_does_not_wait)
+{
+    char *memory = mmap(NULL, 3 * LENGTH, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    muct_pin_t pins[3], *const of_threads[] = {&pins[0], &pins[0], &pins[1]};
+    pthread_t threads[3];
+    void *is_done;
+    uct_md_h md = open_md();
+    unsigned i;
+
+    slow_gpu = *gpu;
+    slow_gpu.host_register = register_slowly;
+    slow = memory;
+    sem_init(&has_entered, 0, 0);
+    sem_init(&may_go, 0, 0);
+    muct_pin_init(&pins[0], memory, LENGTH, MUCT_PIN_UNTRIED);
+    muct_pin_init(&pins[1], memory, LENGTH, MUCT_PIN_UNTRIED);
+    muct_pin_init(&pins[2], memory + 2 * LENGTH, LENGTH, MUCT_PIN_UNTRIED);
+    for (i = 0; i < 3; ++i) { /* the same pin twice, and a second one */
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, pin_it, of_threads[i]), 0);
+    }
+    sem_wait(&has_entered);
+    ck_assert(muct_pin(&slow_gpu, &pins[2]));
+    ck_assert(is_pinned(memory + 2 * LENGTH) && !is_pinned(memory));
+    usleep(20000); /* for threads that do not wait; no result depends on it */
+    ck_assert_int_eq(atomic_load(&pins[0].state), MUCT_PIN_UNTRIED);
+    ck_assert_int_eq(atomic_load(&pins[1].state), MUCT_PIN_UNTRIED);
+    sem_post(&may_go);
+    for (i = 0; i < 3; ++i) {
+        ck_assert_int_eq(pthread_join(threads[i], &is_done), 0);
+        ck_assert_ptr_nonnull(is_done);
+    }
+    ck_assert_uint_eq(num_registered, 1);
+    muct_pin_drop(gpu, &pins[2]);
+    muct_pin_drop(gpu, &pins[0]);
+    ck_assert(is_pinned(memory));
+    muct_pin_drop(gpu, &pins[1]);
+    ck_assert(!is_pinned(memory));
+    uct_md_close(md);
+}
+END_TEST
+
 typedef struct left_case {
     const char *tls;
     bool is_left;
@@ -430,6 +498,7 @@ int main(void)
     tcase_add_test(tcase, registration_of_a_handle_that_ended_is_not_shared);
     tcase_add_test(tcase,
                    host_memory_the_application_unregistered_is_left_to_copy_calls);
+    tcase_add_test(tcase, registration_of_other_memory_does_not_wait);
     tcase_add_test(tcase, key_names_a_file_that_others_can_map);
     tcase_add_test(tcase, other_file_than_the_keys_is_not_mapped);
     tcase_add_test(tcase, file_on_a_disk_is_not_mapped);

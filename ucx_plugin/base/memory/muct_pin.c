@@ -15,10 +15,12 @@ struct muct_pin_range {
     uint64_t delta;
     unsigned refs;      /* 0: it is being unregistered, without the lock */
     unsigned num_whole; /* Pins of all of it, which keep its pages mapped */
+    bool is_new;        /* It is being registered, without the lock */
 };
 
 /* Guards the ranges and all memory that is being pinned. */
 static pthread_mutex_t muct_pin_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t muct_pin_registered = PTHREAD_COND_INITIALIZER;
 static struct muct_pin_range *muct_pin_ranges;
 
 
@@ -114,23 +116,56 @@ static muct_pin_state_t muct_pin_share(muct_pin_t *pin, struct muct_pin_range *r
     return MUCT_PIN_OURS;
 }
 
-/* Locked. */
-static void muct_pin_note(muct_pin_t *pin, struct muct_pin_range *range)
+/* Locked. NULL: no memory. */
+static struct muct_pin_range *muct_pin_range_add(const muct_pin_t *pin)
 {
-    range->address = pin->address;
-    range->length = pin->length;
-    range->delta = pin->delta;
-    range->refs = 1;
-    range->num_whole = 1;
-    range->next = muct_pin_ranges;
-    muct_pin_ranges = range;
-    pin->range = range;
+    struct muct_pin_range *range = malloc(sizeof(*range));
+
+    if (range != NULL) {
+        *range = (struct muct_pin_range){.next = muct_pin_ranges,
+                                         .address = pin->address,
+                                         .length = pin->length,
+                                         .refs = 1,
+                                         .num_whole = 1,
+                                         .is_new = true};
+        muct_pin_ranges = range;
+    }
+    return range;
 }
 
+/* Locked. */
+static void muct_pin_unlink(const struct muct_pin_range *range)
+{
+    struct muct_pin_range **link = &muct_pin_ranges;
+
+    while (*link != range) {
+        link = &(*link)->next;
+    }
+    *link = range->next;
+}
+
+/* Takes milliseconds for large memory. @return The runtime's error. */
+static int muct_pin_call(const muct_gpu_t *gpu, muct_pin_t *pin)
+{
+    int mode = muct_gpu_relax(gpu), ret;
+
+    ret =
+        gpu->host_register(pin->address, pin->length, MUCT_HIP_HOST_REGISTER_PORTABLE);
+    (void)muct_gpu_forget(gpu, ret);
+    if ((ret == MUCT_HIP_SUCCESS) && !muct_pin_find(gpu, pin->address, &pin->delta)) {
+        ret = gpu->host_unregister(pin->address);
+        (void)muct_gpu_forget(gpu, ret);
+        ret = MUCT_HIP_INVALID_VALUE;
+    }
+    muct_gpu_unrelax(gpu, mode);
+    return ret;
+}
+
+/* Locked; other threads pin other memory during the call. */
 static muct_pin_state_t muct_pin_register(const muct_gpu_t *gpu, muct_pin_t *pin)
 {
     struct muct_pin_range *range = muct_pin_range_of(pin);
-    int mode, ret;
+    int ret;
 
     if (range != NULL) {
         return muct_pin_share(pin, range);
@@ -145,24 +180,21 @@ static muct_pin_state_t muct_pin_register(const muct_gpu_t *gpu, muct_pin_t *pin
         return MUCT_PIN_PAGEABLE;
     }
 
-    range = malloc(sizeof(*range));
+    range = muct_pin_range_add(pin);
     if (range == NULL) {
         return MUCT_PIN_PAGEABLE;
     }
-    mode = muct_gpu_relax(gpu);
-    ret =
-        gpu->host_register(pin->address, pin->length, MUCT_HIP_HOST_REGISTER_PORTABLE);
-    (void)muct_gpu_forget(gpu, ret);
-    if ((ret == MUCT_HIP_SUCCESS) && !muct_pin_find(gpu, pin->address, &pin->delta)) {
-        ret = gpu->host_unregister(pin->address);
-        (void)muct_gpu_forget(gpu, ret);
-        ret = MUCT_HIP_INVALID_VALUE;
-    }
-    muct_gpu_unrelax(gpu, mode);
+    pthread_mutex_unlock(&muct_pin_lock);
+    ret = muct_pin_call(gpu, pin);
+    pthread_mutex_lock(&muct_pin_lock);
+    range->is_new = false;
+    pthread_cond_broadcast(&muct_pin_registered);
     if (ret == MUCT_HIP_SUCCESS) {
-        muct_pin_note(pin, range);
+        range->delta = pin->delta;
+        pin->range = range;
         return MUCT_PIN_OURS;
     }
+    muct_pin_unlink(range);
     free(range);
 
     muct_diag("%p length %zu is copied without being pinned: hipHostRegister() failed: "
@@ -173,7 +205,12 @@ static muct_pin_state_t muct_pin_register(const muct_gpu_t *gpu, muct_pin_t *pin
 
 void muct_pin_try(const muct_gpu_t *gpu, muct_pin_t *pin)
 {
+    const struct muct_pin_range *range;
+
     pthread_mutex_lock(&muct_pin_lock);
+    while (((range = muct_pin_range_of(pin)) != NULL) && range->is_new) {
+        pthread_cond_wait(&muct_pin_registered, &muct_pin_lock);
+    }
     if (atomic_load_explicit(&pin->state, memory_order_relaxed) == MUCT_PIN_UNTRIED) {
         atomic_store_explicit(&pin->state, muct_pin_register(gpu, pin),
                               memory_order_release);
@@ -192,17 +229,6 @@ bool muct_pin_use(const muct_gpu_t *gpu, muct_pin_t *pin, uint64_t *delta_p)
 
     *delta_p = pin->delta;
     return true;
-}
-
-/* Locked. */
-static void muct_pin_unlink(const struct muct_pin_range *range)
-{
-    struct muct_pin_range **link = &muct_pin_ranges;
-
-    while (*link != range) {
-        link = &(*link)->next;
-    }
-    *link = range->next;
 }
 
 void muct_pin_drop(const muct_gpu_t *gpu, const muct_pin_t *pin)
