@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import base64
 import collections
+import fcntl
 import hashlib
 import itertools
 import json
@@ -49,8 +50,9 @@ class Pool:
     def __init__(self, path, mebibytes=1024, block=16384):
         size = mebibytes << 20
         self.block, self.num_slots = block, size // block
-        memory = os.memfd_create("kv-pool", os.MFD_CLOEXEC)
+        memory = os.memfd_create("kv-pool", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         os.ftruncate(memory, size)
+        fcntl.fcntl(memory, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)  # engines map it
         self.context = morikv.Context(name=f"pool {os.getpid()}")
         self.region = self.context.add_region(mmap.mmap(memory, size), one_sided=True)
         self.context.commit()

@@ -10,6 +10,7 @@
 #include "perf/base/error.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -164,12 +165,14 @@ static size_t perf_memory_round(size_t size)
     return (size + PERF_MEMORY_PAGE - 1) & ~(size_t)(PERF_MEMORY_PAGE - 1);
 }
 
-/* The descriptor stays open: processes that may map the memory reach it by that. */
+/* The descriptor stays open: processes that may map the memory reach it by that. None
+ * of them can cut the file under another's mapping. */
 static void *perf_memory_alloc_shared(size_t size)
 {
-    int fd = memfd_create("mori_kv_perf", MFD_CLOEXEC);
+    int fd = memfd_create("mori_kv_perf", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
-    if ((fd < 0) || (ftruncate(fd, (off_t)size) != 0)) {
+    if ((fd < 0) || (ftruncate(fd, (off_t)size) != 0) ||
+        (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK) != 0)) {
         return MAP_FAILED;
     }
     return mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
