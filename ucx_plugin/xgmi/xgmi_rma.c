@@ -270,7 +270,7 @@ static ucs_status_t muct_xgmi_ep_stage(muct_xgmi_ep_t *ep, muct_xgmi_dir_t dir,
         status = muct_xgmi_queue_reserve(*queue_p, 1);
     }
     if (status == UCS_OK) {
-        status = muct_xgmi_stage_get(&iface->stage, buffer_p);
+        status = muct_xgmi_stage_get(&iface->stage, device, buffer_p);
     }
 
     return muct_xgmi_ep_no_resource(ep, status);

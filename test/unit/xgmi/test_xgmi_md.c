@@ -4,6 +4,7 @@
 
 #include "test/support/fake_hip.h"
 #include "test/support/mkv_check.h"
+#include "xgmi/copy/xgmi_stage.h"
 #include "xgmi/xgmi_md.h"
 
 #include <errno.h>
@@ -462,6 +463,36 @@ START_TEST(registration_of_other_memory_does_not_wait)
 }
 END_TEST
 
+static int malloc_device; /* Current device of the allocation */
+
+static int note_malloc(void **memory_p, size_t size, unsigned flags)
+{
+    ck_assert_int_eq(gpu->get_device(&malloc_device), 0);
+    return gpu->host_malloc(memory_p, size, flags);
+}
+
+/* The runtime allocates on the node of the current device, which may be any */
+START_TEST(buffers_are_near_the_device_that_uses_them)
+{
+    muct_xgmi_buffer_t *buffer;
+    muct_xgmi_stage_t stage;
+    uct_md_h md = open_md();
+    muct_gpu_t noting = *gpu;
+    int device;
+
+    noting.host_malloc = note_malloc;
+    ck_assert_int_eq(gpu->set_device(0), 0);
+    muct_xgmi_stage_init(&stage, &noting, 256, 2);
+    ck_assert_int_eq(muct_xgmi_stage_get(&stage, 1, &buffer), UCS_OK);
+    ck_assert_int_eq(malloc_device, 1);
+    ck_assert_int_eq(gpu->get_device(&device), 0);
+    ck_assert_int_eq(device, 0);
+    muct_xgmi_stage_put(buffer);
+    muct_xgmi_stage_cleanup(&stage);
+    uct_md_close(md);
+}
+END_TEST
+
 typedef struct left_case {
     const char *tls;
     bool is_left;
@@ -520,6 +551,7 @@ int main(void)
     tcase_add_test(tcase,
                    host_memory_the_application_unregistered_is_left_to_copy_calls);
     tcase_add_test(tcase, registration_of_other_memory_does_not_wait);
+    tcase_add_test(tcase, buffers_are_near_the_device_that_uses_them);
     tcase_add_test(tcase, key_names_a_file_that_others_can_map);
     tcase_add_test(tcase, other_file_than_the_keys_is_not_mapped);
     tcase_add_test(tcase, file_on_a_disk_is_not_mapped);

@@ -16,11 +16,26 @@ void muct_xgmi_stage_init(muct_xgmi_stage_t *stage, const muct_gpu_t *gpu, size_
     stage->count = count;
 }
 
-ucs_status_t muct_xgmi_stage_fill(muct_xgmi_stage_t *stage)
+/* AMD's runtime takes memory of the node that is nearest to the current device. */
+static int muct_xgmi_stage_alloc(muct_xgmi_stage_t *stage, int device)
+{
+    int prev, mode, ret = MUCT_HIP_INVALID_VALUE;
+
+    mode = muct_gpu_relax(stage->gpu);
+    if (muct_gpu_push_device(stage->gpu, device, &prev) == UCS_OK) {
+        ret = stage->gpu->host_malloc(&stage->memory, stage->size * stage->count,
+                                      MUCT_HIP_HOST_PORTABLE | MUCT_HIP_HOST_MAPPED);
+        muct_gpu_pop_device(stage->gpu, device, prev);
+    }
+    muct_gpu_unrelax(stage->gpu, mode);
+    return ret;
+}
+
+ucs_status_t muct_xgmi_stage_fill(muct_xgmi_stage_t *stage, int device)
 {
     muct_xgmi_buffer_t *buffer;
     unsigned i;
-    int mode, ret;
+    int ret;
 
     stage->buffers = calloc(stage->count, sizeof(*stage->buffers));
     if (stage->buffers == NULL) {
@@ -28,10 +43,7 @@ ucs_status_t muct_xgmi_stage_fill(muct_xgmi_stage_t *stage)
         return UCS_ERR_NO_MEMORY;
     }
 
-    mode = muct_gpu_relax(stage->gpu);
-    ret = stage->gpu->host_malloc(&stage->memory, stage->size * stage->count,
-                                  MUCT_HIP_HOST_PORTABLE | MUCT_HIP_HOST_MAPPED);
-    muct_gpu_unrelax(stage->gpu, mode);
+    ret = muct_xgmi_stage_alloc(stage, device);
     if (ret != MUCT_HIP_SUCCESS) {
         muct_error("hipHostMalloc(%u buffers of %zu bytes) failed: %s", stage->count,
                    stage->size, muct_gpu_error_name(stage->gpu, ret));

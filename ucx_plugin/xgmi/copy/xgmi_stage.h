@@ -48,23 +48,25 @@ void muct_xgmi_stage_init(muct_xgmi_stage_t *stage, const muct_gpu_t *gpu, size_
 void muct_xgmi_stage_cleanup(muct_xgmi_stage_t *stage);
 
 
-/** Allocate the memory of all buffers. */
-ucs_status_t muct_xgmi_stage_fill(muct_xgmi_stage_t *stage);
+/** Allocate the memory of all buffers, on the device's node of the host. */
+ucs_status_t muct_xgmi_stage_fill(muct_xgmi_stage_t *stage, int device);
 
 
 /**
  * Take a buffer.
  *
+ * @param [in] device  The first one that copies from or to a buffer.
+ *
  * @return UCS_OK, UCS_ERR_NO_RESOURCE until one comes back, or UCS_ERR_NO_MEMORY.
  */
-static inline ucs_status_t muct_xgmi_stage_get(muct_xgmi_stage_t *stage,
+static inline ucs_status_t muct_xgmi_stage_get(muct_xgmi_stage_t *stage, int device,
                                                muct_xgmi_buffer_t **buffer_p)
 {
     muct_xgmi_buffer_t *buffer;
     ucs_status_t status;
 
     if (stage->memory == NULL) {
-        status = muct_xgmi_stage_fill(stage);
+        status = muct_xgmi_stage_fill(stage, device);
         if (status != UCS_OK) {
             return status;
         }
