@@ -14,6 +14,7 @@ EXTRA_DIST += \
 	contrib/check_includes.sh \
 	contrib/check_length.sh \
 	contrib/check_kernel \
+	contrib/check_litmus.sh \
 	contrib/check_model.sh \
 	contrib/check_requirements.sh \
 	contrib/check_shell.sh \
