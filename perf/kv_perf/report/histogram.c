@@ -25,8 +25,7 @@ static unsigned perf_histogram_index(uint64_t ns)
            (unsigned)((ns >> shift) - PERF_HISTOGRAM_SUBS);
 }
 
-/* Largest value that falls into a bucket. */
-static uint64_t perf_histogram_upper(unsigned index)
+uint64_t perf_histogram_upper(unsigned index)
 {
     unsigned group = index >> PERF_HISTOGRAM_SUB_BITS;
     uint64_t sub = index & (PERF_HISTOGRAM_SUBS - 1);

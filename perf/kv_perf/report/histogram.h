@@ -38,6 +38,9 @@ void perf_histogram_add(perf_histogram_t *histogram, uint64_t ns);
 /** Add all samples of @a other. */
 void perf_histogram_merge(perf_histogram_t *histogram, const perf_histogram_t *other);
 
+/** Largest sample, in nanoseconds, that is counted in @a buckets[@a index]. */
+uint64_t perf_histogram_upper(unsigned index);
+
 /** Mean, in nanoseconds; 0 while empty. */
 double perf_histogram_mean(const perf_histogram_t *histogram);
 

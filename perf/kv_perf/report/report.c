@@ -67,6 +67,22 @@ static json_object *perf_json_steps(const perf_histogram_t *histogram)
     return steps;
 }
 
+/* Number of requests by latency, so that rows of several runs can be added up. */
+static json_object *perf_json_counts(const perf_histogram_t *histogram)
+{
+    json_object *counts = json_object_new_object();
+    char us[32];
+    unsigned i;
+
+    for (i = 0; i < PERF_HISTOGRAM_BUCKETS; ++i) {
+        if (histogram->buckets[i] > 0) {
+            snprintf(us, sizeof(us), "%.3f", perf_us((double)perf_histogram_upper(i)));
+            perf_json_u64(counts, us, histogram->buckets[i]);
+        }
+    }
+    return counts;
+}
+
 static void perf_json_histogram(json_object *row, const char *name,
                                 const perf_histogram_t *histogram)
 {
@@ -133,6 +149,7 @@ static json_object *perf_json_row(const perf_options_t *options,
     perf_json_histogram(row, "post_us", &result->post);
     perf_json_histogram(row, "tx_us", &result->tx);
     json_object_object_add(row, "tx_us_by_5_percent", perf_json_steps(&result->tx));
+    json_object_object_add(row, "tx_us_counts", perf_json_counts(&result->tx));
     perf_json_text(row, "label", result->label);
     perf_json_text(row, "device", result->device);
     perf_json_text(row, "path", result->path);

@@ -80,6 +80,12 @@ echo 'raise ImportError("no module here")' >"$work/bare/matplotlib.py"
 echo '{"tool": "mori_kv_perf", "op": "READ", "api": "mkv", "workload": "a sweep", "layer_us": 0,' \
     '"rows": [{"requests": 0, "wall_ns": 0}]}' >"$work/none.json"
 timeout 600 "$perf" "${small[@]}" --max_block_size 4k --json "$work/row.json" >"$work/out" 2>"$work/err" || fail "--json ended with an error"
+# shellcheck disable=SC2016
+python3 -c 'import json, sys
+for row in json.load(open(sys.argv[1]))["rows"]:
+    assert sum(row["tx_us_counts"].values()) == row["requests"], row
+    assert abs(max(map(float, row["tx_us_counts"])) / row["tx_us"]["max"] - 1) < 1 / 32, row' "$work/row.json" ||
+    fail "tx_us_counts does not count each request"
 plots 0 'mori_kv_plot 0.' --version
 plots 1 "--output is 'x.gif'; expected a name that ends with .png, .svg or .pdf" "$work/row.json" -o x.gif
 plots 1 "'$work/no.json' cannot be read: [Errno 2]" "$work/no.json" -o x.png
