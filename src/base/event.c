@@ -173,7 +173,7 @@ void mkv_event_text(mkv_news_t *event, const char *fmt, ...)
     va_list args;
 
     va_start(args, fmt);
-    vsnprintf(text, sizeof(text), fmt, args);
+    mkv_text_va(text, sizeof(text), fmt, args);
     va_end(args);
     free(event->text);
     event->text = (text[0] != '\0') ? strdup(text) : NULL;

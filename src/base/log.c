@@ -67,7 +67,7 @@ static void mkv_log_vwrite(const mkv_log_t *log, mkv_log_level_t level, const ch
         return;
     }
 
-    vsnprintf(line, sizeof(line), fmt, args);
+    mkv_text_va(line, sizeof(line), fmt, args);
     if (log->sink != NULL) {
         log->sink(log->arg, level, line);
     } else {
@@ -90,7 +90,7 @@ mkv_status_t mkv_error(const mkv_log_t *log, mkv_status_t status, const char *fm
     va_list args;
 
     va_start(args, fmt);
-    vsnprintf(mkv_last_error_text, sizeof(mkv_last_error_text), fmt, args);
+    mkv_text_va(mkv_last_error_text, sizeof(mkv_last_error_text), fmt, args);
     va_end(args);
 
     if (log != NULL) {
@@ -100,11 +100,27 @@ mkv_status_t mkv_error(const mkv_log_t *log, mkv_status_t status, const char *fm
     return status;
 }
 
+void mkv_text_va(char *buffer, size_t size, const char *fmt, va_list args)
+{
+    static const char mark[] = "...";
+    int length = vsnprintf(buffer, size, fmt, args);
+    size_t end;
+
+    if ((length < 0) || ((size_t)length < size) || (size < sizeof(mark))) {
+        return;
+    }
+    end = size - sizeof(mark);
+    while ((end > 0) && (((unsigned char)buffer[end] & 0xc0) == 0x80)) {
+        --end;
+    }
+    memcpy(buffer + end, mark, sizeof(mark));
+}
+
 void mkv_text(char *buffer, size_t size, const char *fmt, ...)
 {
     va_list args;
 
     va_start(args, fmt);
-    vsnprintf(buffer, size, fmt, args);
+    mkv_text_va(buffer, size, fmt, args);
     va_end(args);
 }

@@ -36,7 +36,11 @@ void mkv_log_write(const mkv_log_t *log, mkv_log_level_t level, const char *fmt,
 mkv_status_t mkv_error(const mkv_log_t *log, mkv_status_t status, const char *fmt, ...)
     MKV_PRINTF(3, 4);
 
-/** Like vsnprintf(), always terminated; for texts that may be cut. */
+/** Like vsnprintf(), always terminated. A text that is cut ends in "...", behind a
+ * whole character of UTF-8. */
+void mkv_text_va(char *buffer, size_t size, const char *fmt, va_list args)
+    MKV_PRINTF(3, 0);
+
 void mkv_text(char *buffer, size_t size, const char *fmt, ...) MKV_PRINTF(3, 4);
 
 #define mkv_log_error(_ctx, ...) mkv_log_write(&(_ctx)->log, MKV_LOG_ERROR, __VA_ARGS__)

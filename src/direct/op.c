@@ -82,7 +82,7 @@ void mkv_op_fail(mkv_op_t *op, mkv_status_t status, const char *fmt, ...)
                       "operation %llu, peer %s: ", (unsigned long long)op->params.id,
                       op->peer->name);
     va_start(args, fmt);
-    vsnprintf(op->error + length, sizeof(op->error) - (size_t)length, fmt, args);
+    mkv_text_va(op->error + length, sizeof(op->error) - (size_t)length, fmt, args);
     va_end(args);
     op->status = status;
     mkv_op_set_drain_deadline(op);

@@ -126,7 +126,8 @@ static mkv_status_t mkv_map_check_unpaired(mkv_remote_t *remote,
         "missing %s%s",
         remote->name, num_mine, num_theirs, missing.component, missing.layer,
         missing.part, where,
-        (num_waiting > 0) ? "; regions here wait for mkv_regions_commit()" : "");
+        (num_waiting > 0) ? "; regions here wait for mkv_regions_commit()"
+                          : "; expected on both sides, or MKV_REGION_OPTIONAL");
 }
 
 static int mkv_pair_compare(const void *a, const void *b)

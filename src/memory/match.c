@@ -38,7 +38,8 @@ static mkv_status_t mkv_match_error(const mkv_match_t *match, mkv_status_t statu
 
     return mkv_error(
         &remote->ctx->log, status,
-        "peer %s: component %u layer %d part %u: %s is %llu here and %llu there",
+        "peer %s: component %u layer %d part %u: %s is %llu here and %llu there, "
+        "expected equal",
         remote->name, match->mine.component, match->mine.layer, match->mine.part, what,
         (unsigned long long)mine, (unsigned long long)theirs);
 }

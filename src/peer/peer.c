@@ -125,7 +125,7 @@ void mkv_peer_end(mkv_peer_t *peer, mkv_conn_event_t event, mkv_status_t status,
     }
 
     va_start(args, fmt);
-    vsnprintf(peer->error, sizeof(peer->error), fmt, args);
+    mkv_text_va(peer->error, sizeof(peer->error), fmt, args);
     va_end(args);
     peer->status = status;
     peer->deadline = mkv_ctx_now(ctx);

@@ -45,7 +45,7 @@ static mkv_status_t mkv_plan_check_blocks(const mkv_map_t *map,
         return mkv_error(
             log, MKV_ERR_BOUNDS,
             "component %u: local block %u at position %zu, the regions have "
-            "%llu",
+            "%llu; expected below that",
             units->component, units->local[i], i,
             (unsigned long long)component->local_units);
     }
@@ -54,7 +54,7 @@ static mkv_status_t mkv_plan_check_blocks(const mkv_map_t *map,
     if (i < units->num_remote) {
         return mkv_error(log, MKV_ERR_BOUNDS,
                          "component %u: remote block %u at position %zu, peer %s has "
-                         "%llu",
+                         "%llu; expected below that",
                          units->component, units->remote[i], i, map->remote->name,
                          (unsigned long long)component->remote_units);
     }

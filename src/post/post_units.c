@@ -118,7 +118,7 @@ static mkv_status_t mkv_post_check_part(const mkv_leg_t *leg, mkv_plan_t *plan,
                               &id)) {
         return mkv_error(log, MKV_ERR_BOUNDS,
                          "post: component %u: %s%s has not exposed block %u to "
-                         "transfer %llu",
+                         "transfer %llu; expected blocks of its exposed lists",
                          component, leg->xfer->is_active ? "peer " : "",
                          leg->xfer->is_active ? leg->peer->name : leg->xfer->ctx->name,
                          id / mkv_map_parts(plan->map, index, leg->xfer->is_active),
@@ -213,7 +213,8 @@ static mkv_status_t mkv_post_check_bytes(const mkv_leg_t *leg, const mkv_plan_t 
             return mkv_error(
                 log, MKV_ERR_BOUNDS,
                 "post: component %u layer %d part %u: %llu bytes from %llu "
-                "on: peer %s has not exposed block %u to transfer %llu",
+                "on: peer %s has not exposed block %u to transfer %llu; expected blocks "
+                "of its exposed lists",
                 component, pair->layer, pair->part,
                 (unsigned long long)list->pieces[i].length,
                 (unsigned long long)list->pieces[i].remote, leg->peer->name,

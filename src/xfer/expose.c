@@ -88,7 +88,7 @@ static mkv_status_t mkv_expose_check(mkv_leg_t *leg, const mkv_units_t *units,
         if (j < units[i].num_local) {
             return mkv_error(log, MKV_ERR_BOUNDS,
                              "expose: component %u: block %u at position %zu, the "
-                             "regions have %llu",
+                             "regions have %llu; expected below that",
                              units[i].component, units[i].local[j], j,
                              (unsigned long long)component->local_units);
         }

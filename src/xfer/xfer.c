@@ -63,7 +63,7 @@ static void mkv_xfer_keep_reason(mkv_xfer_t *xfer, const char *fmt, va_list args
     int length =
         snprintf(text, sizeof(text), "transfer %llu: ", (unsigned long long)xfer->id);
 
-    vsnprintf(text + length, sizeof(text) - (size_t)length, fmt, args);
+    mkv_text_va(text + length, sizeof(text) - (size_t)length, fmt, args);
     xfer->error_text = strdup(text);
     xfer->error =
         (xfer->error_text != NULL) ? xfer->error_text : "no memory for the reason";
@@ -247,7 +247,7 @@ void mkv_leg_fail(mkv_leg_t *leg, mkv_status_t status, const char *fmt, ...)
         return;
     }
     va_start(args, fmt);
-    vsnprintf(text, sizeof(text), fmt, args);
+    mkv_text_va(text, sizeof(text), fmt, args);
     va_end(args);
     if ((xfer->role == MKV_SRC) && (xfer->num_legs > 1)) {
         if (leg->status == MKV_INPROGRESS) { /* otherwise it was reported as complete */

@@ -1005,6 +1005,25 @@ static unsigned count_descriptors(void)
     return num;
 }
 
+START_TEST(a_text_that_is_cut_ends_in_dots_behind_a_whole_character)
+{
+    mkv_news_t event = {0};
+    char text[12];
+
+    mkv_text(text, sizeof(text), "%s", "eleven long");
+    ck_assert_str_eq(text, "eleven long");
+    mkv_text(text, sizeof(text), "%s", "12345678 and more");
+    ck_assert_str_eq(text, "12345678...");
+    mkv_text(text, sizeof(text), "%s", "1234567\xc3\xa9 and more");
+    ck_assert_str_eq(text, "1234567...");
+
+    mkv_event_text(&event, "%300d", 1);
+    ck_assert_uint_eq(strlen(event.text), sizeof(((mkv_event_t *)NULL)->text) - 1);
+    ck_assert_str_eq(event.text + strlen(event.text) - 4, " ...");
+    free(event.text);
+}
+END_TEST
+
 /* Opened, with memory, connected, and closed */
 /* RG-02 */
 START_TEST(a_thousand_lives_leave_nothing)
@@ -1062,6 +1081,7 @@ int main(void)
     tcase_add_test(tcase, a_name_beyond_ascii_reaches_the_peer);
     tcase_add_test(tcase, dump_and_strings_cover_everything);
     tcase_add_test(tcase, a_context_dumps_every_option_as_it_was_set);
+    tcase_add_test(tcase, a_text_that_is_cut_ends_in_dots_behind_a_whole_character);
     tcase_add_test(tcase, a_thousand_lives_leave_nothing);
     return pair_main("mkv_setup", tcase);
 }

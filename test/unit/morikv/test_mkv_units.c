@@ -102,7 +102,7 @@ START_TEST(a_block_that_was_not_exposed_is_refused)
     IS(mkv_xfer_post(active, 0, plan, NULL, NULL), MKV_ERR_BOUNDS);
     ck_assert_str_eq(mkv_last_error(),
                      "post: component 0: peer B has not exposed block "
-                     "12 to transfer 1");
+                     "12 to transfer 1; expected blocks of its exposed lists");
     OK(mkv_plan_destroy(plan));
     give_up();
 }
