@@ -159,9 +159,24 @@ static hipError_t hipcpu_pool_alloc(void **ptr, size_t size, hipMemPool_t pool)
     return error;
 }
 
+/* In a child of fork(2), whose parent's other threads do not give the lock back. */
+static void hipcpu_pools_in_child(void)
+{
+    pthread_mutex_init(&hipcpu_pools_lock, NULL);
+}
+
+static void __attribute__((constructor)) hipcpu_pools_init(void)
+{
+    int device;
+
+    for (device = 0; device < HIPCPU_MAX_DEVICES; ++device) {
+        hipcpu_default_pools[device].device = device;
+    }
+    pthread_atfork(NULL, NULL, hipcpu_pools_in_child);
+}
+
 static hipMemPool_t hipcpu_pool_of(int device)
 {
-    hipcpu_default_pools[device].device = device;
     return &hipcpu_default_pools[device];
 }
 
@@ -285,7 +300,9 @@ hipError_t hipMemPoolSetAttribute(hipMemPool_t pool, int attribute, void *value)
         return hipcpu_result(hipErrorInvalidValue);
     }
 
+    pthread_mutex_lock(&hipcpu_pools_lock);
     memcpy(&pool->threshold, value, sizeof(pool->threshold));
+    pthread_mutex_unlock(&hipcpu_pools_lock);
     return hipSuccess;
 }
 
@@ -296,6 +313,8 @@ hipError_t hipMemPoolGetAttribute(hipMemPool_t pool, int attribute, void *value)
         return hipcpu_result(hipErrorInvalidValue);
     }
 
+    pthread_mutex_lock(&hipcpu_pools_lock);
     memcpy(value, &pool->threshold, sizeof(pool->threshold));
+    pthread_mutex_unlock(&hipcpu_pools_lock);
     return hipSuccess;
 }

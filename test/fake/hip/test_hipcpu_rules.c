@@ -206,6 +206,47 @@ static unsigned buffer_id(void *memory)
     return id;
 }
 
+static int is_over;
+
+static void *use_pool(void *arg)
+{
+    void *memory;
+
+    while (!__atomic_load_n(&is_over, __ATOMIC_RELAXED)) {
+        ok(hipMallocAsync(&memory, SIZE, arg));
+        ok(hipFreeAsync(memory, arg));
+        ok(hipStreamSynchronize(arg)); /* it gives the block back */
+    }
+    return NULL;
+}
+
+START_TEST(a_child_of_a_thread_that_allocates_has_pools)
+{
+    uint64_t threshold;
+    hipStream_t stream;
+    hipMemPool_t pool;
+    pthread_t thread;
+    int i, status;
+    pid_t pid;
+
+    ok(hipStreamCreate(&stream));
+    ok(hipDeviceGetDefaultMemPool(&pool, 0));
+    ck_assert_int_eq(pthread_create(&thread, NULL, use_pool, stream), 0);
+    for (i = 0; i < 200; i++) {
+        pid = fork();
+        if (pid == 0) {
+            alarm(30);
+            _exit(hipMemPoolGetAttribute(pool, 4, &threshold) != hipSuccess);
+        }
+        ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+        ck_assert_int_eq(status, 0);
+    }
+    __atomic_store_n(&is_over, 1, __ATOMIC_RELAXED);
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    ok(hipStreamDestroy(stream));
+}
+END_TEST
+
 /* A pool keeps freed memory up to its threshold; what it gives back is new when it is
  * allocated again, and with ROCm 7 what it has kept has a new number as well. */
 START_TEST(memory_of_a_pool_is_kept_up_to_its_threshold)
@@ -747,6 +788,7 @@ int main(void)
     tcase_add_loop_test(tcase, retaining_takes_a_reference_by_the_rule_of_the_release,
                         0, 2);
     tcase_add_loop_test(tcase, memory_of_a_pool_is_kept_up_to_its_threshold, 0, 4);
+    tcase_add_test(tcase, a_child_of_a_thread_that_allocates_has_pools);
     tcase_add_loop_test_raise_signal(tcase, memory_that_is_back_in_its_pool_is_not_used,
                                      SIGABRT, 0, 2);
     tcase_add_loop_test(
