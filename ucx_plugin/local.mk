@@ -12,8 +12,8 @@ libuct_mori_la_SOURCES = \
 	ucx_plugin/loader/loader_image.c \
 	ucx_plugin/loader/loader_image.h \
 	ucx_plugin/loader/loader_module.c \
-	ucx_plugin/loader/loader_say.c \
-	ucx_plugin/loader/loader_say.h \
+	ucx_plugin/loader/loader_log.c \
+	ucx_plugin/loader/loader_log.h \
 	ucx_plugin/loader/loader_ucx.c \
 	ucx_plugin/loader/loader_ucx.h
 libuct_mori_la_CPPFLAGS = $(MKV_CPPFLAGS)

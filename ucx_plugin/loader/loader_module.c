@@ -19,7 +19,7 @@
 
 #include "loader/loader_bind.h"
 #include "loader/loader_core.h"
-#include "loader/loader_say.h"
+#include "loader/loader_log.h"
 #include "loader/loader_ucx.h"
 #include "loader/loader_version.h"
 

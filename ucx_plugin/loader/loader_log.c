@@ -4,7 +4,7 @@
 
 #include "config.h"
 
-#include "loader/loader_say.h"
+#include "loader/loader_log.h"
 
 #include <stdarg.h>
 #include <stdbool.h>

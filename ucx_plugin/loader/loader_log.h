@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-#ifndef MUCT_LOADER_SAY_H
-#define MUCT_LOADER_SAY_H
+#ifndef MUCT_LOADER_LOG_H
+#define MUCT_LOADER_LOG_H
 
 /**
  * @file
- * A warning, in the form of UCX's own, on standard error: said where no UCX could be
- * bound to, so that UCX's logger cannot be called.
+ * Warnings on standard error in the format of UCX's logger. The loader prints them
+ * itself when it could not bind to a UCX, because that logger is then not available.
  */
 
 /** Warn; UCX_LOG_LEVEL=error or fatal silences it, as it does UCX's. */
