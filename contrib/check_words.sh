@@ -3,7 +3,7 @@
 # Counted are sentences that begin with a pronoun or a fragment, people as subjects of code,
 # and verbs of speech with code as the subject. The parts are the C code of each folder, its
 # log texts, all comments of Python and of shell, make and m4, and the pages. Each part has limits;
-# Names of test cases contain no such word. check_commits.sh looks at subjects of commits.
+# Names of functions and of test cases contain no such word. check_commits.sh looks at subjects of commits.
 set -uo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib_check.sh"
 
@@ -163,20 +163,31 @@ check_part() { # DIR PART
     return $rc
 }
 
+person_or_speech='who|whoever|whose|nobody|somebody|tells?|told|hears?|heard|asks?|asked|asking|says?|said|knows?'
+
 # "FILE:LINE:NAME" of each test case that is named after people or after speech of code: cases
 # of Check, of the conformance suite's tables, and of Python.
 case_names() { # DIR
-    local words='who|whoever|whose|nobody|somebody|tells?|told|hears?|heard|asks?|asked|asking|says?|said|knows?'
+    local words=$person_or_speech
     local start='START_TEST\(|^ +\{"|^ *def test_'
 
     (cd "$1" && find test -name '*.c' -o -name '*.py' 2>/dev/null | sort |
         xargs -r grep -noP "(?:$start)\K(?=\w*_)(?:\w+_)?(?:$words)(?:_\w+)?(?=\)|\"|\()" /dev/null) | grep _
 }
 
+# The same of each function that is defined or declared in C, Python or shell.
+function_names() { # DIR
+    local words=$person_or_speech
+    local start='^(?:[A-Za-z_][\w *]*[ *])?|^ *(?:async )?def '
+
+    (cd "$1" && find src ucx_plugin perf test contrib -type f ! -name '*.md' ! -path '*/__pycache__/*' 2>/dev/null | sort |
+        xargs -r grep -InoP "(?:$start)\K(?<!return )(?<!else )(?:\w+_)?(?:$words)(?:_\w+)?(?=\()" /dev/null)
+}
+
 check() { # DIR
     local part names rc=0
 
-    names=$(case_names "$1") || true
+    names=$(case_names "$1"; function_names "$1")
     [ -z "$names" ] || { echo "name in terms of the field: $names" && rc=1; }
     for part in src ucx_plugin perf test logs python shell pages; do
         check_part "$1" "$part" || rc=1
@@ -205,7 +216,13 @@ samples() {
     bad 'a case of the conformance suite' 'test/conformance/a.c:1:death_of_who_waits'
     printf 'def test_who_is_late_fails():\n    pass\n' | write test/a.py
     bad 'a case of Python' 'test/a.py:1:who_is_late_fails'
-    printf '/** A blocked wait misses messages that arrive meanwhile. */\n' | write src/a.h
+    printf 'static void *tell_that_it_is_gone(void *arg)\n{\n    return NULL;\n}\n' | write test/support/a.c
+    bad 'a function of C' 'test/support/a.c:1:tell_that_it_is_gone'
+    printf 'class A:\n    def ask(self):\n        pass\n' | write perf/a.py
+    bad 'a function of Python' 'perf/a.py:2:ask'
+    printf '#!/bin/sh\nhost_says() {\n    :\n}\n' | write contrib/run
+    bad 'a function of the shell' 'contrib/run:2:host_says'
+    printf '/** A blocked wait misses messages that arrive meanwhile. */\nint sayings(void);\n' | write src/a.h
     printf 'START_TEST(an_end_is_one_event)\n' | write test/unit/a.c
     good 'plain words'
 }

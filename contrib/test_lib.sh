@@ -142,7 +142,7 @@ add_up() { # LEVEL...
 # A level may have none of the tests that MKV_TEST_ONLY asks for; all of them may not.
 require_some() {
     if compgen -G "$logs/none-*" >/dev/null && ! compgen -G "$logs/some-*" >/dev/null; then
-        failed MKV_TEST_ONLY "no test of these levels is '$only_asked'"
+        failed MKV_TEST_ONLY "no test of these levels is '$only_test'"
     fi
 }
 
@@ -593,7 +593,7 @@ long_first() { # < TESTS
         { rest = rest $0 "\n" } END { printf "%s", rest }'
 }
 
-only_asked=${MKV_TEST_ONLY:-} # set by the caller; levels have patterns of their own
+only_test=${MKV_TEST_ONLY:-} # set by the caller; levels have patterns of their own
 
 check_stage() { # LABEL BUILD TESTS -jN [RUNNER]
     local label=$1 build=$2 tests=$3 jobs_of_make=$4 runner=${5:-} start=$SECONDS test
@@ -601,9 +601,9 @@ check_stage() { # LABEL BUILD TESTS -jN [RUNNER]
     mapfile -t list < <(long_first <<<"$tests")
 
     if [ -z "${list[0]}" ]; then
-        if [ -n "$only_asked" ]; then
+        if [ -n "$only_test" ]; then
             : >"$logs/none-$label"
-            skipped "$label" "no test is $only_asked"
+            skipped "$label" "no test is $only_test"
         else
             failed "$label" "no tests"
         fi

@@ -100,7 +100,7 @@ class Line:
     def receive(self):
         return self._read(struct.unpack("<I", self._read(4))[0])
 
-    def ask(self, word, **more):
+    def request(self, word, **more):
         self.send(json.dumps({"word": word, **more}).encode())
         return self.receive()
 
@@ -119,11 +119,11 @@ class Side:
             ),
         )
         self.agent.register_memory([(self.memory.address, self.memory.size, 0, "")], "VRAM")
-        self.heard = set()
+        self.notifications = set()
 
     def listen(self):
         for messages in self.agent.get_new_notifs().values():
-            self.heard |= set(messages)
+            self.notifications |= set(messages)
 
 
 class Target(Side):
@@ -160,9 +160,9 @@ class Target(Side):
         array[len(array) // 2] ^= self.options.corrupt
         return array.tobytes()
 
-    def heard_of(self, text):
+    def has_notification(self, text):
         end = time.monotonic() + LIMIT
-        while text.encode() not in self.heard:
+        while text.encode() not in self.notifications:
             if time.monotonic() > end:
                 return b"no"
             self.listen()
@@ -175,12 +175,12 @@ class Initiator(Side):
     def __init__(self, options, gpu, line):
         super().__init__("initiator", options, gpu)
         self.line = line
-        name = self.agent.add_remote_agent(line.ask("metadata"))
+        name = self.agent.add_remote_agent(line.request("metadata"))
         self.name = name.decode() if isinstance(name, bytes) else name
         self.places = [
             np.random.default_rng(seed).permutation(2 * options.blocks)[: options.blocks] for seed in (1, 2)
         ]
-        theirs = int(line.ask("address"))
+        theirs = int(line.request("address"))
         self.lists = (
             self.agent.prep_xfer_dlist("NIXL_INIT_AGENT", self._rows(self.memory.address, 0), "VRAM"),
             self.agent.prep_xfer_dlist(self.name, self._rows(theirs, 1), "VRAM"),
@@ -207,7 +207,7 @@ class Initiator(Side):
         end = time.perf_counter()
         if state != "DONE":
             raise Wrong(f"list {number} is {state}")
-        if self.line.ask("heard_of", text=text) != b"yes":
+        if self.line.request("has_notification", text=text) != b"yes":
             raise Wrong(f"no notification of list {number} within {LIMIT} s")
         self.agent.release_xfer_handle(transfer)
         return end - start, posted - start
@@ -218,7 +218,7 @@ class Initiator(Side):
         size, salt = self.options.size, 2 * number
         here, there = (pattern(self.memory.size, salt + i).reshape(-1, size) for i in (0, 1))
         self.memory.write(here)
-        self.line.ask("fill", salt=salt + 1)
+        self.line.request("fill", salt=salt + 1)
         self._one(number)
         if self.options.op == "WRITE":
             there[self.places[1]] = here[self.places[0]]
@@ -226,7 +226,7 @@ class Initiator(Side):
             here[self.places[0]] = there[self.places[1]]
         for name, wanted, found in (
             ("here", here, self.memory.read()),
-            ("of the peer", there, np.frombuffer(self.line.ask("bytes"), dtype=np.uint8)),
+            ("of the peer", there, np.frombuffer(self.line.request("bytes"), dtype=np.uint8)),
         ):
             wrong = np.nonzero((found.reshape(-1, size) != wanted).any(axis=1))[0]
             if len(wrong) > 0:

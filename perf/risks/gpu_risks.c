@@ -464,7 +464,7 @@ static bool make_folder(void)
     return atexit(remove_folder) == 0;
 }
 
-static void tell_where(void)
+static void print_environment(void)
 {
     static const char *const names[] = {"HSA_ENABLE_IPC_MODE_LEGACY",
                                         "GPU_MAX_HW_QUEUES", "HSA_ENABLE_SDMA"};
@@ -550,7 +550,7 @@ int main(int argc, char **argv)
     }
     risks_need(muct_gpu_get(&gpu) == UCS_OK, "finding a GPU runtime");
     bind_hip();
-    tell_where();
+    print_environment();
     queue_open();
     look_at_others(exporters);
     look_at_copies(rounds);

@@ -41,7 +41,7 @@ typedef struct side {
 } side_t;
 
 static side_t a, b;
-static int was_asked;
+static int is_accept_called;
 
 /* A structure that the library fills, and what lies behind it */
 #define FILLED(_type)                                                                  \
@@ -153,7 +153,7 @@ static void open_side(side_t *side, const char *name)
                                 .name = name,
                                 .model = 7,
                                 .accept = accept_any,
-                                .accept_arg = &was_asked};
+                                .accept_arg = &is_accept_called};
     mkv_region_t region = {.size = sizeof(region),
                            .flags = MKV_REGION_ONE_SIDED,
                            .base = side->mem,
@@ -190,7 +190,7 @@ static void connect_sides(void)
     OK(mkv_peer_add(a.ctx, blob, length, NULL, &a.peer));
     run();
     b.peer = b.ready;
-    REQUIRE((b.peer != NULL) && was_asked);
+    REQUIRE((b.peer != NULL) && is_accept_called);
     PREPARE(peer);
     OK(mkv_peer_query(a.peer, &peer.it));
     CHECK(peer);

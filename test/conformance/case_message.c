@@ -505,8 +505,8 @@ static void ct_message_send_expected(ct_t *ct, ct_expected_t *expected)
 }
 
 /* Puts, each with a message behind it. @return Messages that came too early. */
-static uint64_t ct_message_tell(ct_t *ct, const ct_mem_t *local,
-                                const ct_remote_t *remote, int has_fence)
+static uint64_t ct_message_put_and_notify(ct_t *ct, const ct_mem_t *local,
+                                          const ct_remote_t *remote, int has_fence)
 {
     const size_t max = ct_op_max(ct, CT_PUT_ZCOPY);
     const ct_piece_t piece = {.length = (max < local->length) ? max : local->length};
@@ -554,8 +554,8 @@ static void message_behind_a_fence_comes_after_the_put(ct_t *ct)
     ck_assert_int_eq(ct_mem_create(&ct->side, 200000, ct->variant->local_type, &local),
                      UCS_OK);
     ct_warm_up(ct, CT_PUT_ZCOPY, &local, &remote);
-    ck_assert_uint_eq(ct_message_tell(ct, &local, &remote, 1), 0);
-    num_early = ct_message_tell(ct, &local, &remote, 0);
+    ck_assert_uint_eq(ct_message_put_and_notify(ct, &local, &remote, 1), 0);
+    num_early = ct_message_put_and_notify(ct, &local, &remote, 0);
     ct_mem_destroy(&ct->side, &local);
     ct_remote_destroy(ct, &remote);
     snprintf(ct->covered, sizeof(ct->covered),

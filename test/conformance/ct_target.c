@@ -82,7 +82,7 @@ static ucs_status_t ct_target_on_expected(void *arg, void *data, size_t length,
     }
 
     memcpy(&expected, data, sizeof(expected));
-    ++target->num_told;
+    ++target->num_notified;
     target->num_early +=
         ct_mem_check(&target->regions[expected.region % CT_MAX_REGIONS], 0,
                      expected.length, expected.seed, 0) != expected.length;
@@ -210,7 +210,7 @@ void ct_target_reset(ct_target_t *target)
     target->am_bytes = 0;
     target->num_bad_am = 0;
     target->num_empty_am = 0;
-    target->num_told = target->num_early = 0;
+    target->num_notified = target->num_early = 0;
     target->num_sent = target->num_to_send = 0;
     memset(&target->rows, 0, sizeof(target->rows));
 }
@@ -439,7 +439,7 @@ static ucs_status_t ct_target_do(ct_target_t *target, const ct_msg_t *req,
         rep->a[0] = ct_target_flood(target);
         return UCS_OK;
     case CT_CMD_AM_EXPECTED:
-        rep->a[0] = target->num_told;
+        rep->a[0] = target->num_notified;
         rep->a[1] = target->num_early;
         return UCS_OK;
     case CT_CMD_HOLD:

@@ -96,7 +96,7 @@ typedef struct ct_target {
     uint64_t num_bad_am;
     uint64_t num_empty_am;
     uint64_t num_kept;
-    uint64_t num_told;
+    uint64_t num_notified;
     uint64_t num_early;
     ct_rows_t rows;
     uint64_t num_sent; /**< Endpoint of the row to the initiator */

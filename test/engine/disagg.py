@@ -63,9 +63,9 @@ class Engine:
         os.close(writes)
         self.answers = os.fdopen(reads)
         self.all.append(self)
-        self.tell({"engine": config})
+        self.send({"engine": config})
 
-    def tell(self, order: dict[str, Any]) -> None:
+    def send(self, order: dict[str, Any]) -> None:
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps(order) + "\n")
         self.process.stdin.flush()
@@ -78,7 +78,7 @@ class Engine:
         answer: dict[str, Any] = json.loads(line)
         return answer
 
-    def ask(
+    def run(
         self, prompts: list[list[int]], tokens: int, transfer: list[Any] | None = None
     ) -> dict[str, Any]:
         self.order(prompts, tokens, transfer)
@@ -87,16 +87,16 @@ class Engine:
     def order(
         self, prompts: list[list[int]], tokens: int, transfer: list[Any] | None = None
     ) -> None:
-        self.heard = os.path.getsize(self.log.name)
+        self.log_start = os.path.getsize(self.log.name)
         transfer = transfer or [None] * len(prompts)
-        self.tell({"prompts": prompts, "tokens": tokens, "transfer": transfer})
+        self.send({"prompts": prompts, "tokens": tokens, "transfer": transfer})
 
     def wait_for_log(self, text: str, times: int) -> None:
         """Wait until a line has been logged so many times since the last order."""
         end = time.monotonic() + 120
         while time.monotonic() < end and self.process.poll() is None:
             with open(self.log.name, encoding="utf-8") as log:
-                if log.read()[self.heard :].count(text) >= times:
+                if log.read()[self.log_start :].count(text) >= times:
                     return
             time.sleep(0.01)
         raise RuntimeError(f"{self.name} has no '{text}': {self.log.name}")
@@ -185,16 +185,16 @@ class Pair:
     def meet(self) -> None:
         self.p.answer()
         if self.connector == "mori-push":  # where decode finds prefill: asked once
-            told = self.p.ask([[2, 3]], 1, [{"get_peers": True}])
-            self.peers = told["transfer"][0]["peers"]
+            result = self.p.run([[2, 3]], 1, [{"get_peers": True}])
+            self.peers = result["transfer"][0]["peers"]
 
     def prefill(self, prompts: list[list[int]]) -> list[Any]:
         """:return: parameters for the decode engine, for each prompt."""
         goal = {"do_remote_decode": True}
         ids = [f"t{next(self.ids)}" for _ in prompts]
         of_mori = [goal | {"transfer_id": id} for id in ids]  # MORI's wants one, from the router
-        told = self.p.ask(prompts, 1, of_mori if self.connector == "moriio" else [goal] * len(ids))
-        transfer: list[Any] = told["transfer"]
+        result = self.p.run(prompts, 1, of_mori if self.connector == "moriio" else [goal] * len(ids))
+        transfer: list[Any] = result["transfer"]
         return transfer
 
     def begin_push(self, prompts: list[list[int]], asked: list[list[int]]) -> None:
@@ -203,12 +203,12 @@ class Pair:
         if self.connector == "mori-push":
             goal = {"do_remote_prefill": True, "mode": "push", "peers": self.peers}
             asks = [goal | {"id": id} for id in ids]
-            tells = [{"do_remote_decode": True, "id": id} for id in ids]
+            params = [{"do_remote_decode": True, "id": id} for id in ids]
         else:  # MORI's router sends each the other's ports
             asks = [self.of_moriio("do_remote_prefill", self.p, id) for id in ids]
-            tells = [self.of_moriio("do_remote_decode", self.d, id) for id in ids]
+            params = [self.of_moriio("do_remote_decode", self.d, id) for id in ids]
         self.d.order(asked, TOKENS, asks)
-        self.p.order(prompts, 1, tells)
+        self.p.order(prompts, 1, params)
 
     @staticmethod
     def of_moriio(goal: str, other: Engine, id: int) -> dict[str, Any]:
@@ -226,7 +226,7 @@ class Pair:
     def move(self, prompts: list[list[int]], asked: list[list[int]]) -> dict[str, Any]:
         """Prefill these; decode with other names for them."""
         if not self.is_push:
-            return self.d.ask(asked, TOKENS, self.prefill(prompts))
+            return self.d.run(asked, TOKENS, self.prefill(prompts))
         self.begin_push(prompts, asked)
         self.p.answer()
         return self.d.answer()
@@ -302,7 +302,7 @@ def killed(pair: Pair, prompts: list[list[int]], alone: list[list[int]]) -> None
     pair.move(prompts[:1], prompts[:1])  # they know each other
     got = pair.kill(lost)
     if pair.policy == "recompute":
-        again = pair.d.ask(lost, TOKENS)["tokens"]
+        again = pair.d.run(lost, TOKENS)["tokens"]
         wrong = differing(got["tokens"], again)
         expect(not wrong, f"prompts {wrong} were not computed again")
     else:
@@ -319,20 +319,20 @@ def tokens_of_one(model: str, prompts: list[list[int]]) -> list[list[int]]:
     if not os.path.exists(kept):
         one = Engine(model, "one", settings(model))
         one.answer()
-        alone = one.ask(prompts, TOKENS)["tokens"]
+        alone = one.run(prompts, TOKENS)["tokens"]
         one.stop()
         expect(len({tuple(each) for each in alone}) == len(alone), "prompts have equal tokens")
         with open(kept, "w", encoding="ascii") as file:
             json.dump(alone, file)
     with open(kept, encoding="ascii") as file:
-        told: list[list[int]] = json.load(file)
-    return told
+        result: list[list[int]] = json.load(file)
+    return result
 
 
 def run(model: str, connector: str, cases: list[str]) -> None:
     with open(f"{model}/prompts.json", encoding="ascii") as file:
-        told = json.load(file)
-    prompts = told["prompts"]
+        result = json.load(file)
+    prompts = result["prompts"]
     begin = time.monotonic()
     try:
         alone = tokens_of_one(model, prompts)
@@ -343,7 +343,7 @@ def run(model: str, connector: str, cases: list[str]) -> None:
                 continue  # it takes every request of decode for one that prefill computes
             if not mine:
                 continue
-            pair = Pair(model, connector, policy, told["bytes_a_token"])
+            pair = Pair(model, connector, policy, result["bytes_a_token"])
             pair.wait()
             for case in mine:
                 globals()[case](pair, prompts, alone)

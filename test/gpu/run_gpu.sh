@@ -113,7 +113,7 @@ over_release() {
 
     prefix=$(cat "$pack/release" 2>/dev/null)
     if [ -z "$prefix" ]; then
-        say "-- release: skipped: no such UCX packed"
+        print "-- release: skipped: no such UCX packed"
         return
     fi
     # shellcheck disable=SC2034
@@ -167,7 +167,7 @@ plain_cuda() {
 
     [ -z "$fake" ] || lane=tcp
     if [ -z "$fake" ] && [ ! -e "$root/gpu/cuda" ]; then
-        say "-- plain: skipped: no modules of CUDA packed"
+        print "-- plain: skipped: no modules of CUDA packed"
         return
     fi
     [ -n "$fake" ] || setting=("${setting[0]}:/gpu/cuda" UCX_MODULE_DIR=/gpu/cuda)
@@ -213,7 +213,7 @@ stage_memcheck() {
 }
 
 if ! stage prepare 60 prepare; then
-    say "nothing can run"
+    print "nothing can run"
     exit 1
 fi
 # shellcheck disable=SC2086

@@ -400,7 +400,7 @@ nixl() {
     local lists=("256 32768" "1024 16384" "4096 4096" "65536 512") list size blocks op lane repeats=20
 
     if [ ! -e "$root/gpu/nixl" ]; then
-        say "-- nixl: skipped: no NIXL packed (GPU_NIXL)"
+        print "-- nixl: skipped: no NIXL packed (GPU_NIXL)"
         return
     fi
     [ -z "$fake" ] || lists=("256 64") repeats=1
@@ -510,7 +510,7 @@ fanout_all() {
     local blocks others
 
     if [ "$num_gpus" -lt 3 ]; then
-        say "-- fan-out: skipped: $num_gpus GPUs"
+        print "-- fan-out: skipped: $num_gpus GPUs"
         return
     fi
     stage "fan-out, raw" 120 fanout_raw
@@ -552,11 +552,11 @@ run_stages() {
             if declare -F "stage_$name" >/dev/null; then
                 "stage_$name"
             else
-                say "-- no stage is called $name"
+                print "-- no stage is called $name"
                 num_failed=$((num_failed + 1))
             fi
             ;;
         esac
     done
-    say "== $num_failed stages failed, $(($(date +%s) - started)) s"
+    print "== $num_failed stages failed, $(($(date +%s) - started)) s"
 }

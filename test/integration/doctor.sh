@@ -82,14 +82,14 @@ if ulimit -l 1000000 2>/dev/null; then
     run --no-selftest
     [ $? = 1 ] || fail "a good machine with a limit to locked memory is not yellow"
 fi
-said() { # LINE
+expect_line() { # LINE
     grep -q "^$1" "$work/out" || fail "a good machine has no '$1'"
 }
-said 'green  *nic  *nic0:1 active, Ethernet, 400 Gb/sec (4X NDR), RoCE v2 GID 1'
-said 'green  *p2p  *pairs of GPUs that reach each other: 1 by xGMI, 0 by PCIe'
-said 'green  *distance  *GPU 0 (0000:02:00.0): its nearest NIC is nic0, below one PCIe switch'
-said 'green  *distance  *GPU 1 (0000:03:00.0): its nearest NIC is nic0, below one root complex'
-said 'green  *pfc  *eth0: flow control for priority 3, which traffic class 106 has'
+expect_line 'green  *nic  *nic0:1 active, Ethernet, 400 Gb/sec (4X NDR), RoCE v2 GID 1'
+expect_line 'green  *p2p  *pairs of GPUs that reach each other: 1 by xGMI, 0 by PCIe'
+expect_line 'green  *distance  *GPU 0 (0000:02:00.0): its nearest NIC is nic0, below one PCIe switch'
+expect_line 'green  *distance  *GPU 1 (0000:03:00.0): its nearest NIC is nic0, below one root complex'
+expect_line 'green  *pfc  *eth0: flow control for priority 3, which traffic class 106 has'
 
 # Versions of all parts that a bug may be in: from the kernel, and from the process that has
 # loaded them.
@@ -246,7 +246,7 @@ yellow partition 'GPUs are partitioned in different ways'
 # a partition of GPU 0: function .3 is not in sysfs, and its number stands above the address
 good; sed -i "s/^location_id.*/location_id $((3 << 28 | 2 << 8 | 3))/" "$work/root/sys/class/kfd/kfd/topology/nodes/1/properties"
 run --no-selftest
-said 'green  *distance  *GPU 0 (0000:02:00.0): its nearest NIC is nic0, below one PCIe switch'
+expect_line 'green  *distance  *GPU 0 (0000:02:00.0): its nearest NIC is nic0, below one PCIe switch'
 good; ln -sf 'pid:[4026532999]' "$work/root/proc/self/ns/pid"; yellow pid 'a peer with the same pid in its namespace'
 
 # ---- It comes to its end.
@@ -260,8 +260,8 @@ export BREAK=look_at_nics
 run --no-selftest
 [ $? = 3 ] || fail "a look that fails is not status 3"
 unset BREAK
-said 'skip  *nics  *could not be examined: OSError: broken by a test'
-said ' *verdict  *not finished: '
+expect_line 'skip  *nics  *could not be examined: OSError: broken by a test'
+expect_line ' *verdict  *not finished: '
 grep -q '^green *shm' "$work/out" || fail "a look that fails ends the others"
 # shellcheck disable=SC2016 # the stub expands it
 stub ibv_devinfo 'kill -TERM $(cat '"$work"'/pid); sleep 60'

@@ -14,7 +14,7 @@
 
 static const char *calls_self;
 
-void hip_say(const char *label, long number)
+void hip_print(const char *label, long number)
 {
     printf("%s=%ld ", label, number);
 }
@@ -25,7 +25,7 @@ static const char *calls_relation(const void *pointer, const void *address)
     return (pointer == address) ? "same" : (pointer != NULL) ? "other" : "0";
 }
 
-void hip_say_attributes(const char *label, const void *address)
+void hip_print_attributes(const char *label, const void *address)
 {
     hipPointerAttribute_t a;
     int rc;
@@ -33,7 +33,7 @@ void hip_say_attributes(const char *label, const void *address)
     memset(&a, 0x55, sizeof(a));
     rc = (int)HIP(hipPointerGetAttributes)(&a, address);
     if (rc != 0) {
-        hip_say(label, rc);
+        hip_print(label, rc);
         (void)HIP(hipGetLastError)();
         return;
     }
@@ -42,14 +42,14 @@ void hip_say_attributes(const char *label, const void *address)
            calls_relation(a.hostPointer, address), a.isManaged);
 }
 
-void hip_say_range(const char *label, void *address)
+void hip_print_range(const char *label, void *address)
 {
     hipDeviceptr_t base = NULL;
     size_t size = 0;
     int rc = (int)HIP(hipMemGetAddressRange)(&base, &size, address);
 
     if (rc != 0) {
-        hip_say(label, rc);
+        hip_print(label, rc);
         (void)HIP(hipGetLastError)();
         return;
     }

@@ -28,15 +28,16 @@ extern const hip_probe_t hip_probes_share[];
 extern const hip_probe_t hip_probes_capture[];
 
 /** Print "label=number". */
-void hip_say(const char *label, long number);
+void hip_print(const char *label, long number);
 
 /** Call a function of the runtime and print "label=result". */
-#define ASK(_label, _name, ...) hip_say(_label, (long)HIP(_name)(__VA_ARGS__))
+#define CALL_AND_PRINT(_label, _name, ...)                                             \
+    hip_print(_label, (long)HIP(_name)(__VA_ARGS__))
 
 /** Print the results of hipPointerGetAttributes() and hipMemGetAddressRange() for an
  * address. */
-void hip_say_attributes(const char *label, const void *address);
-void hip_say_range(const char *label, void *address);
+void hip_print_attributes(const char *label, const void *address);
+void hip_print_range(const char *label, void *address);
 
 /** Memory of the current GPU; memory of the host from hipHostMalloc(). */
 char *hip_device_memory(size_t size);

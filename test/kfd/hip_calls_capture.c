@@ -68,93 +68,94 @@ static void calls_capture(void (*call)(void), int is_relaxed, int is_other)
     } else {
         calls_thread_main(&thread);
     }
-    ASK("end", hipStreamEndCapture, calls.captured, &graph);
+    CALL_AND_PRINT("end", hipStreamEndCapture, calls.captured, &graph);
 }
 
 static void call_memcpy(void)
 {
-    ASK("memcpy", hipMemcpy, calls.heap, calls.device, 16, hipMemcpyDeviceToHost);
+    CALL_AND_PRINT("memcpy", hipMemcpy, calls.heap, calls.device, 16,
+                   hipMemcpyDeviceToHost);
 }
 
 static void call_memset(void)
 {
-    ASK("memset", hipMemset, calls.device, 1, 16);
+    CALL_AND_PRINT("memset", hipMemset, calls.device, 1, 16);
 }
 
 static void call_device_sync(void)
 {
-    ASK("synchronize", hipDeviceSynchronize);
+    CALL_AND_PRINT("synchronize", hipDeviceSynchronize);
 }
 
 static void call_stream_sync(void)
 {
-    ASK("synchronize", hipStreamSynchronize, calls.stream);
+    CALL_AND_PRINT("synchronize", hipStreamSynchronize, calls.stream);
 }
 
 static void call_stream_query(void)
 {
-    ASK("query", hipStreamQuery, calls.stream);
+    CALL_AND_PRINT("query", hipStreamQuery, calls.stream);
 }
 
 static void call_null_sync(void)
 {
-    ASK("synchronize", hipStreamSynchronize, NULL);
+    CALL_AND_PRINT("synchronize", hipStreamSynchronize, NULL);
 }
 
 static void call_null_async(void)
 {
-    ASK("copy", hipMemcpyAsync, calls.device, calls.host, 16, hipMemcpyHostToDevice,
-        NULL);
+    CALL_AND_PRINT("copy", hipMemcpyAsync, calls.device, calls.host, 16,
+                   hipMemcpyHostToDevice, NULL);
 }
 
 static void call_event_query(void)
 {
-    ASK("query", hipEventQuery, calls.recorded);
+    CALL_AND_PRINT("query", hipEventQuery, calls.recorded);
 }
 
 static void call_event_sync(void)
 {
-    ASK("synchronize", hipEventSynchronize, calls.recorded);
+    CALL_AND_PRINT("synchronize", hipEventSynchronize, calls.recorded);
 }
 
 static void call_register(void)
 {
-    ASK("register", hipHostRegister, calls.heap, CALLS_SIZE, 0);
+    CALL_AND_PRINT("register", hipHostRegister, calls.heap, CALLS_SIZE, 0);
 }
 
 static void call_unregister_pair(void)
 {
-    ASK("register", hipHostRegister, calls.heap, CALLS_SIZE, 0);
-    ASK("unregister", hipHostUnregister, calls.heap);
+    CALL_AND_PRINT("register", hipHostRegister, calls.heap, CALLS_SIZE, 0);
+    CALL_AND_PRINT("unregister", hipHostUnregister, calls.heap);
 }
 
 static void call_malloc(void)
 {
     void *memory = NULL;
 
-    ASK("malloc", hipMalloc, &memory, 4096);
+    CALL_AND_PRINT("malloc", hipMalloc, &memory, 4096);
 }
 
 static void call_host_malloc(void)
 {
     void *memory = NULL;
 
-    ASK("malloc", hipHostMalloc, &memory, 4096, 0);
+    CALL_AND_PRINT("malloc", hipHostMalloc, &memory, 4096, 0);
 }
 
 static void call_free(void)
 {
-    ASK("free", hipFree, calls.device);
-    ASK("host_free", hipHostFree, calls.host);
+    CALL_AND_PRINT("free", hipFree, calls.device);
+    CALL_AND_PRINT("host_free", hipHostFree, calls.host);
 }
 
 static void call_ipc(void)
 {
     hipIpcMemHandle_t handle;
 
-    ASK("get", hipIpcGetMemHandle, &handle, calls.device);
-    hip_say_attributes("attributes", calls.device);
-    hip_say_range("range", calls.device);
+    CALL_AND_PRINT("get", hipIpcGetMemHandle, &handle, calls.device);
+    hip_print_attributes("attributes", calls.device);
+    hip_print_range("range", calls.device);
 }
 
 static void call_streams(void)
@@ -162,18 +163,18 @@ static void call_streams(void)
     hipStream_t stream = NULL;
     hipEvent_t event = NULL;
 
-    ASK("create", hipStreamCreateWithFlags, &stream, hipStreamNonBlocking);
-    ASK("event", hipEventCreateWithFlags, &event, hipEventDisableTiming);
-    ASK("record", hipEventRecord, event, stream);
-    ASK("wait", hipStreamWaitEvent, stream, event, 0);
-    ASK("write", hipStreamWriteValue32, stream, calls.device, 1, 0);
-    ASK("copy", hipMemcpyAsync, calls.device, calls.host, 16, hipMemcpyHostToDevice,
-        stream);
+    CALL_AND_PRINT("create", hipStreamCreateWithFlags, &stream, hipStreamNonBlocking);
+    CALL_AND_PRINT("event", hipEventCreateWithFlags, &event, hipEventDisableTiming);
+    CALL_AND_PRINT("record", hipEventRecord, event, stream);
+    CALL_AND_PRINT("wait", hipStreamWaitEvent, stream, event, 0);
+    CALL_AND_PRINT("write", hipStreamWriteValue32, stream, calls.device, 1, 0);
+    CALL_AND_PRINT("copy", hipMemcpyAsync, calls.device, calls.host, 16,
+                   hipMemcpyHostToDevice, stream);
 }
 
 static void call_peer(void)
 {
-    ASK("enable", hipDeviceEnablePeerAccess, 1, 0);
+    CALL_AND_PRINT("enable", hipDeviceEnablePeerAccess, 1, 0);
 }
 
 /* A probe for each thread and mode. */

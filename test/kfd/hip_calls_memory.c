@@ -16,38 +16,38 @@ static void calls_attributes(void)
     char *device = hip_device_memory(CALLS_SIZE), *host = hip_host_memory(CALLS_SIZE);
     char *heap = aligned_alloc(4096, CALLS_SIZE), stack[8];
 
-    hip_say_attributes("device", device);
-    hip_say_attributes("inner", device + 9);
-    hip_say_attributes("last", device + CALLS_SIZE - 1);
-    hip_say_attributes("stack", stack);
-    hip_say_attributes("heap", heap);
-    hip_say_attributes("null", NULL);
-    hip_say_attributes("host", host);
-    hip_say_attributes("host_inner", host + 9);
-    ASK("free", hipFree, device);
-    hip_say_attributes("freed", device);
-    ASK("free_null", hipFree, NULL);
-    ASK("free_host", hipHostFree, host);
+    hip_print_attributes("device", device);
+    hip_print_attributes("inner", device + 9);
+    hip_print_attributes("last", device + CALLS_SIZE - 1);
+    hip_print_attributes("stack", stack);
+    hip_print_attributes("heap", heap);
+    hip_print_attributes("null", NULL);
+    hip_print_attributes("host", host);
+    hip_print_attributes("host_inner", host + 9);
+    CALL_AND_PRINT("free", hipFree, device);
+    hip_print_attributes("freed", device);
+    CALL_AND_PRINT("free_null", hipFree, NULL);
+    CALL_AND_PRINT("free_host", hipHostFree, host);
 }
 
 static void calls_attributes_of_gpus(void)
 {
     char *first = hip_device_memory(CALLS_SIZE), *second, *host;
 
-    ASK("set", hipSetDevice, 1);
+    CALL_AND_PRINT("set", hipSetDevice, 1);
     second = hip_device_memory(CALLS_SIZE);
     host = hip_host_memory(CALLS_SIZE);
-    hip_say_attributes("first", first);
-    hip_say_attributes("second", second);
-    hip_say_attributes("host", host);
+    hip_print_attributes("first", first);
+    hip_print_attributes("second", second);
+    hip_print_attributes("host", host);
 }
 
 static void calls_free_twice(void)
 {
     char *device = hip_device_memory(CALLS_SIZE);
 
-    ASK("free", hipFree, device);
-    ASK("again", hipFree, device);
+    CALL_AND_PRINT("free", hipFree, device);
+    CALL_AND_PRINT("again", hipFree, device);
 }
 
 static void calls_ranges(void)
@@ -55,15 +55,15 @@ static void calls_ranges(void)
     char *small = hip_device_memory(100), *large = hip_device_memory(CALLS_SIZE);
     char *host = hip_host_memory(5000), stack[8];
 
-    hip_say_range("small", small);
-    hip_say_range("small_inner", small + 50);
-    hip_say_range("small_end", small + 100);
-    hip_say_range("large_inner", large + 9);
-    hip_say_range("large_end", large + CALLS_SIZE);
-    hip_say_range("stack", stack);
-    hip_say_range("null", NULL);
-    hip_say_range("host", host);
-    hip_say_range("host_last", host + 4999);
+    hip_print_range("small", small);
+    hip_print_range("small_inner", small + 50);
+    hip_print_range("small_end", small + 100);
+    hip_print_range("large_inner", large + 9);
+    hip_print_range("large_end", large + CALLS_SIZE);
+    hip_print_range("stack", stack);
+    hip_print_range("null", NULL);
+    hip_print_range("host", host);
+    hip_print_range("host_last", host + 4999);
 }
 
 static void calls_buffer_id(void)
@@ -71,16 +71,18 @@ static void calls_buffer_id(void)
     char *device = hip_device_memory(CALLS_SIZE), stack[8];
     unsigned long long id = 0, other = 0;
 
-    ASK("id", hipPointerGetAttribute, &id, HIP_POINTER_ATTRIBUTE_BUFFER_ID, device);
-    ASK("inner", hipPointerGetAttribute, &other, HIP_POINTER_ATTRIBUTE_BUFFER_ID,
-        device + 8);
-    hip_say("same", id == other);
+    CALL_AND_PRINT("id", hipPointerGetAttribute, &id, HIP_POINTER_ATTRIBUTE_BUFFER_ID,
+                   device);
+    CALL_AND_PRINT("inner", hipPointerGetAttribute, &other,
+                   HIP_POINTER_ATTRIBUTE_BUFFER_ID, device + 8);
+    hip_print("same", id == other);
     HIP_OK(hipFree, device);
     device = hip_device_memory(CALLS_SIZE);
-    ASK("next", hipPointerGetAttribute, &other, HIP_POINTER_ATTRIBUTE_BUFFER_ID,
-        device);
-    hip_say("same", id == other);
-    ASK("stack", hipPointerGetAttribute, &id, HIP_POINTER_ATTRIBUTE_BUFFER_ID, stack);
+    CALL_AND_PRINT("next", hipPointerGetAttribute, &other,
+                   HIP_POINTER_ATTRIBUTE_BUFFER_ID, device);
+    hip_print("same", id == other);
+    CALL_AND_PRINT("stack", hipPointerGetAttribute, &id,
+                   HIP_POINTER_ATTRIBUTE_BUFFER_ID, stack);
 }
 
 static void calls_pointer_attribute(void)
@@ -91,21 +93,21 @@ static void calls_pointer_attribute(void)
     size_t size = 9;
     int ordinal = 9;
 
-    ASK("start", hipPointerGetAttribute, &start, HIP_POINTER_ATTRIBUTE_RANGE_START_ADDR,
-        device + 8);
-    hip_say("is", start == device);
-    ASK("size", hipPointerGetAttribute, &size, HIP_POINTER_ATTRIBUTE_RANGE_SIZE,
-        device + 8);
-    hip_say("is", (long)size);
-    ASK("type", hipPointerGetAttribute, &type, HIP_POINTER_ATTRIBUTE_MEMORY_TYPE,
-        device);
-    hip_say("is", type);
-    ASK("ordinal", hipPointerGetAttribute, &ordinal,
-        HIP_POINTER_ATTRIBUTE_DEVICE_ORDINAL, device);
-    hip_say("is", ordinal);
-    ASK("legacy", hipPointerGetAttribute, &legacy,
-        HIP_POINTER_ATTRIBUTE_IS_LEGACY_HIP_IPC_CAPABLE, device);
-    hip_say("is", legacy);
+    CALL_AND_PRINT("start", hipPointerGetAttribute, &start,
+                   HIP_POINTER_ATTRIBUTE_RANGE_START_ADDR, device + 8);
+    hip_print("is", start == device);
+    CALL_AND_PRINT("size", hipPointerGetAttribute, &size,
+                   HIP_POINTER_ATTRIBUTE_RANGE_SIZE, device + 8);
+    hip_print("is", (long)size);
+    CALL_AND_PRINT("type", hipPointerGetAttribute, &type,
+                   HIP_POINTER_ATTRIBUTE_MEMORY_TYPE, device);
+    hip_print("is", type);
+    CALL_AND_PRINT("ordinal", hipPointerGetAttribute, &ordinal,
+                   HIP_POINTER_ATTRIBUTE_DEVICE_ORDINAL, device);
+    hip_print("is", ordinal);
+    CALL_AND_PRINT("legacy", hipPointerGetAttribute, &legacy,
+                   HIP_POINTER_ATTRIBUTE_IS_LEGACY_HIP_IPC_CAPABLE, device);
+    hip_print("is", legacy);
 }
 
 static void calls_register(void)
@@ -115,48 +117,48 @@ static void calls_register(void)
     char *read_only =
         mmap(NULL, CALLS_SIZE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
-    ASK("register", hipHostRegister, heap, CALLS_SIZE, 0);
-    hip_say_attributes("registered", heap);
-    hip_say_attributes("inner", heap + 9);
-    ASK("pointer", hipHostGetDevicePointer, &pointer, heap, 0);
-    hip_say("same", pointer == heap);
-    ASK("unregister", hipHostUnregister, heap);
-    hip_say_attributes("unregistered", heap);
-    ASK("of_device", hipHostRegister, device, 4096, 0);
-    ASK("unaligned", hipHostRegister, heap + 100, 1000, 0);
-    ASK("null", hipHostRegister, NULL, 100, 0);
-    ASK("nothing", hipHostRegister, heap, 0, 0);
-    ASK("read_only", hipHostRegister, read_only, CALLS_SIZE, 0);
+    CALL_AND_PRINT("register", hipHostRegister, heap, CALLS_SIZE, 0);
+    hip_print_attributes("registered", heap);
+    hip_print_attributes("inner", heap + 9);
+    CALL_AND_PRINT("pointer", hipHostGetDevicePointer, &pointer, heap, 0);
+    hip_print("same", pointer == heap);
+    CALL_AND_PRINT("unregister", hipHostUnregister, heap);
+    hip_print_attributes("unregistered", heap);
+    CALL_AND_PRINT("of_device", hipHostRegister, device, 4096, 0);
+    CALL_AND_PRINT("unaligned", hipHostRegister, heap + 100, 1000, 0);
+    CALL_AND_PRINT("null", hipHostRegister, NULL, 100, 0);
+    CALL_AND_PRINT("nothing", hipHostRegister, heap, 0, 0);
+    CALL_AND_PRINT("read_only", hipHostRegister, read_only, CALLS_SIZE, 0);
 }
 
 static void calls_register_twice(void)
 {
     char *heap = aligned_alloc(4096, CALLS_SIZE);
 
-    ASK("register", hipHostRegister, heap, CALLS_SIZE, 0);
-    ASK("again", hipHostRegister, heap, CALLS_SIZE, 0);
-    ASK("part", hipHostRegister, heap + 4096, 4096, 0);
-    ASK("unregister", hipHostUnregister, heap);
-    hip_say_attributes("after", heap);
+    CALL_AND_PRINT("register", hipHostRegister, heap, CALLS_SIZE, 0);
+    CALL_AND_PRINT("again", hipHostRegister, heap, CALLS_SIZE, 0);
+    CALL_AND_PRINT("part", hipHostRegister, heap + 4096, 4096, 0);
+    CALL_AND_PRINT("unregister", hipHostUnregister, heap);
+    hip_print_attributes("after", heap);
 }
 
 static void calls_register_around(void)
 {
     char *heap = aligned_alloc(4096, CALLS_SIZE);
 
-    ASK("register", hipHostRegister, heap + 4096, 8192, 0);
-    ASK("around", hipHostRegister, heap, CALLS_SIZE, 0);
-    ASK("unregister", hipHostUnregister, heap + 4096);
-    hip_say_attributes("after", heap + 4096);
+    CALL_AND_PRINT("register", hipHostRegister, heap + 4096, 8192, 0);
+    CALL_AND_PRINT("around", hipHostRegister, heap, CALLS_SIZE, 0);
+    CALL_AND_PRINT("unregister", hipHostUnregister, heap + 4096);
+    hip_print_attributes("after", heap + 4096);
 }
 
 static void calls_unregister_twice(void)
 {
     char *heap = aligned_alloc(4096, CALLS_SIZE);
 
-    ASK("register", hipHostRegister, heap, CALLS_SIZE, 0);
-    ASK("unregister", hipHostUnregister, heap);
-    ASK("again", hipHostUnregister, heap);
+    CALL_AND_PRINT("register", hipHostRegister, heap, CALLS_SIZE, 0);
+    CALL_AND_PRINT("unregister", hipHostUnregister, heap);
+    CALL_AND_PRINT("again", hipHostUnregister, heap);
 }
 
 static void calls_chunks(void)
@@ -164,18 +166,18 @@ static void calls_chunks(void)
     hipMemGenericAllocationHandle_t handles[2];
     char *range = hip_chunk_memory(handles), *host = malloc(2 * CALLS_CHUNK);
 
-    hip_say_attributes("first", range);
-    hip_say_attributes("inner", range + 9);
-    hip_say_range("first", range + 1);
-    hip_say_range("second", range + CALLS_CHUNK + 1);
+    hip_print_attributes("first", range);
+    hip_print_attributes("inner", range + 9);
+    hip_print_range("first", range + 1);
+    hip_print_range("second", range + CALLS_CHUNK + 1);
     memset(host, 7, 2 * CALLS_CHUNK);
-    ASK("one", hipMemcpy, range, host, CALLS_CHUNK, hipMemcpyHostToDevice);
-    ASK("unmap", hipMemUnmap, range, CALLS_CHUNK);
-    hip_say_attributes("unmapped", range + 9);
-    ASK("unmap", hipMemUnmap, range + CALLS_CHUNK, CALLS_CHUNK);
-    ASK("release", hipMemRelease, handles[0]);
-    ASK("release", hipMemRelease, handles[1]);
-    ASK("free", hipMemAddressFree, range, 2 * CALLS_CHUNK);
+    CALL_AND_PRINT("one", hipMemcpy, range, host, CALLS_CHUNK, hipMemcpyHostToDevice);
+    CALL_AND_PRINT("unmap", hipMemUnmap, range, CALLS_CHUNK);
+    hip_print_attributes("unmapped", range + 9);
+    CALL_AND_PRINT("unmap", hipMemUnmap, range + CALLS_CHUNK, CALLS_CHUNK);
+    CALL_AND_PRINT("release", hipMemRelease, handles[0]);
+    CALL_AND_PRINT("release", hipMemRelease, handles[1]);
+    CALL_AND_PRINT("free", hipMemAddressFree, range, 2 * CALLS_CHUNK);
 }
 
 static void calls_chunks_across(void)
@@ -185,11 +187,13 @@ static void calls_chunks_across(void)
     int i;
 
     memset(host, 7, 2 * CALLS_CHUNK);
-    ASK("in", hipMemcpy, range, host, 2 * CALLS_CHUNK, hipMemcpyHostToDevice);
+    CALL_AND_PRINT("in", hipMemcpy, range, host, 2 * CALLS_CHUNK,
+                   hipMemcpyHostToDevice);
     memset(host, 0, 2 * CALLS_CHUNK);
-    ASK("out", hipMemcpy, host, range, 2 * CALLS_CHUNK, hipMemcpyDeviceToHost);
-    hip_say("first", host[CALLS_CHUNK - 1]);
-    hip_say("last", host[(2 * CALLS_CHUNK) - 1]);
+    CALL_AND_PRINT("out", hipMemcpy, host, range, 2 * CALLS_CHUNK,
+                   hipMemcpyDeviceToHost);
+    hip_print("first", host[CALLS_CHUNK - 1]);
+    hip_print("last", host[(2 * CALLS_CHUNK) - 1]);
     for (i = 0; i < 2; ++i) {
         HIP_OK(hipMemUnmap, range + (i * CALLS_CHUNK), CALLS_CHUNK);
         HIP_OK(hipMemRelease, handles[i]);
@@ -201,9 +205,9 @@ static void calls_retain(void)
     hipMemGenericAllocationHandle_t handles[2], retained;
     char *range = hip_chunk_memory(handles);
 
-    ASK("chunk", hipMemRetainAllocationHandle, &retained, range);
-    hip_say("same", retained == handles[0]);
-    ASK("inner", hipMemRetainAllocationHandle, &retained, range + 4096);
+    CALL_AND_PRINT("chunk", hipMemRetainAllocationHandle, &retained, range);
+    hip_print("same", retained == handles[0]);
+    CALL_AND_PRINT("inner", hipMemRetainAllocationHandle, &retained, range + 4096);
     HIP_OK(hipMemUnmap, range, CALLS_CHUNK);
     HIP_OK(hipMemUnmap, range + CALLS_CHUNK, CALLS_CHUNK);
 }
@@ -212,8 +216,8 @@ static void calls_retain_other(void)
 {
     hipMemGenericAllocationHandle_t retained;
 
-    ASK("hipMalloc", hipMemRetainAllocationHandle, &retained,
-        hip_device_memory(CALLS_SIZE));
+    CALL_AND_PRINT("hipMalloc", hipMemRetainAllocationHandle, &retained,
+                   hip_device_memory(CALLS_SIZE));
 }
 
 static void calls_peers(void)
@@ -221,23 +225,25 @@ static void calls_peers(void)
     unsigned type = 9, hops = 9;
     int can = 9, value = 9;
 
-    ASK("own", hipDeviceCanAccessPeer, &can, 0, 0);
-    hip_say("can", can);
-    ASK("other", hipDeviceCanAccessPeer, &can, 0, 1);
-    hip_say("can", can);
-    ASK("none", hipDeviceCanAccessPeer, &can, 0, 9);
-    ASK("enable", hipDeviceEnablePeerAccess, 1, 0);
-    ASK("again", hipDeviceEnablePeerAccess, 1, 0);
-    ASK("of_own", hipDeviceEnablePeerAccess, 0, 0);
-    ASK("of_none", hipDeviceEnablePeerAccess, 9, 0);
-    ASK("disable", hipDeviceDisablePeerAccess, 1);
-    ASK("again", hipDeviceDisablePeerAccess, 1);
-    ASK("link", hipExtGetLinkTypeAndHopCount, 0, 1, &type, &hops);
-    hip_say("type", type);
-    hip_say("hops", hops);
-    ASK("access", hipDeviceGetP2PAttribute, &value, hipDevP2PAttrAccessSupported, 0, 1);
-    hip_say("is", value);
-    ASK("of_own", hipDeviceGetP2PAttribute, &value, hipDevP2PAttrAccessSupported, 0, 0);
+    CALL_AND_PRINT("own", hipDeviceCanAccessPeer, &can, 0, 0);
+    hip_print("can", can);
+    CALL_AND_PRINT("other", hipDeviceCanAccessPeer, &can, 0, 1);
+    hip_print("can", can);
+    CALL_AND_PRINT("none", hipDeviceCanAccessPeer, &can, 0, 9);
+    CALL_AND_PRINT("enable", hipDeviceEnablePeerAccess, 1, 0);
+    CALL_AND_PRINT("again", hipDeviceEnablePeerAccess, 1, 0);
+    CALL_AND_PRINT("of_own", hipDeviceEnablePeerAccess, 0, 0);
+    CALL_AND_PRINT("of_none", hipDeviceEnablePeerAccess, 9, 0);
+    CALL_AND_PRINT("disable", hipDeviceDisablePeerAccess, 1);
+    CALL_AND_PRINT("again", hipDeviceDisablePeerAccess, 1);
+    CALL_AND_PRINT("link", hipExtGetLinkTypeAndHopCount, 0, 1, &type, &hops);
+    hip_print("type", type);
+    hip_print("hops", hops);
+    CALL_AND_PRINT("access", hipDeviceGetP2PAttribute, &value,
+                   hipDevP2PAttrAccessSupported, 0, 1);
+    hip_print("is", value);
+    CALL_AND_PRINT("of_own", hipDeviceGetP2PAttribute, &value,
+                   hipDevP2PAttrAccessSupported, 0, 0);
 }
 
 static void calls_events(void)
@@ -246,26 +252,26 @@ static void calls_events(void)
     hipStream_t stream = hip_stream();
     float ms = -1;
 
-    ASK("create", hipEventCreate, &event);
+    CALL_AND_PRINT("create", hipEventCreate, &event);
     HIP_OK(hipEventCreate, &other);
-    ASK("untimed", hipEventCreateWithFlags, &untimed, hipEventDisableTiming);
-    ASK("query", hipEventQuery, event);
-    ASK("synchronize", hipEventSynchronize, event);
-    ASK("elapsed", hipEventElapsedTime, &ms, event, other);
-    ASK("record", hipEventRecord, event, stream);
-    ASK("record", hipEventRecord, untimed, stream);
+    CALL_AND_PRINT("untimed", hipEventCreateWithFlags, &untimed, hipEventDisableTiming);
+    CALL_AND_PRINT("query", hipEventQuery, event);
+    CALL_AND_PRINT("synchronize", hipEventSynchronize, event);
+    CALL_AND_PRINT("elapsed", hipEventElapsedTime, &ms, event, other);
+    CALL_AND_PRINT("record", hipEventRecord, event, stream);
+    CALL_AND_PRINT("record", hipEventRecord, untimed, stream);
     HIP_OK(hipStreamSynchronize, stream);
-    ASK("query", hipEventQuery, event);
-    ASK("elapsed_untimed", hipEventElapsedTime, &ms, event, untimed);
-    ASK("elapsed_half", hipEventElapsedTime, &ms, event, other);
-    ASK("wait", hipStreamWaitEvent, stream, other, 0);
-    ASK("stream", hipStreamQuery, stream);
-    ASK("destroy", hipEventDestroy, event);
+    CALL_AND_PRINT("query", hipEventQuery, event);
+    CALL_AND_PRINT("elapsed_untimed", hipEventElapsedTime, &ms, event, untimed);
+    CALL_AND_PRINT("elapsed_half", hipEventElapsedTime, &ms, event, other);
+    CALL_AND_PRINT("wait", hipStreamWaitEvent, stream, other, 0);
+    CALL_AND_PRINT("stream", hipStreamQuery, stream);
+    CALL_AND_PRINT("destroy", hipEventDestroy, event);
 }
 
 static void calls_destroy_null(void)
 {
-    ASK("event", hipEventDestroy, NULL);
+    CALL_AND_PRINT("event", hipEventDestroy, NULL);
 }
 
 static void calls_write_value(void)
@@ -275,15 +281,15 @@ static void calls_write_value(void)
     hipStream_t stream = hip_stream();
     void *memory = NULL;
 
-    ASK("device", hipStreamWriteValue32, stream, device, 77, 0);
-    ASK("host", hipStreamWriteValue32, stream, host, 78, 0);
-    ASK("synchronize", hipStreamSynchronize, stream);
+    CALL_AND_PRINT("device", hipStreamWriteValue32, stream, device, 77, 0);
+    CALL_AND_PRINT("host", hipStreamWriteValue32, stream, host, 78, 0);
+    CALL_AND_PRINT("synchronize", hipStreamSynchronize, stream);
     HIP_OK(hipMemcpy, &value, device, sizeof(value), hipMemcpyDeviceToHost);
-    hip_say("device", value);
-    hip_say("host", host[0]);
-    ASK("uncached", hipExtMallocWithFlags, &memory, CALLS_SIZE,
-        hipDeviceMallocUncached);
-    hip_say_attributes("uncached", memory);
+    hip_print("device", value);
+    hip_print("host", host[0]);
+    CALL_AND_PRINT("uncached", hipExtMallocWithFlags, &memory, CALLS_SIZE,
+                   hipDeviceMallocUncached);
+    hip_print_attributes("uncached", memory);
 }
 
 static void calls_write_stack(void)
@@ -291,8 +297,8 @@ static void calls_write_stack(void)
     hipStream_t stream = hip_stream();
     uint32_t value = 0;
 
-    ASK("stack", hipStreamWriteValue32, stream, &value, 1, 0);
-    ASK("synchronize", hipStreamSynchronize, stream);
+    CALL_AND_PRINT("stack", hipStreamWriteValue32, stream, &value, 1, 0);
+    CALL_AND_PRINT("synchronize", hipStreamSynchronize, stream);
 }
 
 static void calls_copies(void)
@@ -301,34 +307,36 @@ static void calls_copies(void)
     char *heap = malloc(CALLS_SIZE);
     hipStream_t stream = hip_stream();
 
-    ASK("nothing", hipMemcpyAsync, device, heap, 0, hipMemcpyHostToDevice, stream);
-    ASK("default", hipMemcpy, device, heap, 16, hipMemcpyDefault);
-    ASK("host", hipMemcpyAsync, host, heap, 16, hipMemcpyDefault, stream);
-    ASK("device", hipMemcpyAsync, device, device + 4096, 16, hipMemcpyDeviceToDevice,
-        stream);
-    ASK("synchronize", hipStreamSynchronize, stream);
+    CALL_AND_PRINT("nothing", hipMemcpyAsync, device, heap, 0, hipMemcpyHostToDevice,
+                   stream);
+    CALL_AND_PRINT("default", hipMemcpy, device, heap, 16, hipMemcpyDefault);
+    CALL_AND_PRINT("host", hipMemcpyAsync, host, heap, 16, hipMemcpyDefault, stream);
+    CALL_AND_PRINT("device", hipMemcpyAsync, device, device + 4096, 16,
+                   hipMemcpyDeviceToDevice, stream);
+    CALL_AND_PRINT("synchronize", hipStreamSynchronize, stream);
 }
 
 static void calls_copy_null(void)
 {
     char heap[16];
 
-    ASK("null", hipMemcpy, NULL, heap, sizeof(heap), hipMemcpyHostToDevice);
+    CALL_AND_PRINT("null", hipMemcpy, NULL, heap, sizeof(heap), hipMemcpyHostToDevice);
 }
 
 static void calls_copy_kind(void)
 {
     char *device = hip_device_memory(CALLS_SIZE), heap[16];
 
-    ASK("wrong", hipMemcpy, device, heap, sizeof(heap), hipMemcpyDeviceToDevice);
+    CALL_AND_PRINT("wrong", hipMemcpy, device, heap, sizeof(heap),
+                   hipMemcpyDeviceToDevice);
 }
 
 static void calls_copy_over_end(void)
 {
     char *device = hip_device_memory(CALLS_SIZE), heap[16];
 
-    ASK("over", hipMemcpy, device + CALLS_SIZE - 8, heap, sizeof(heap),
-        hipMemcpyHostToDevice);
+    CALL_AND_PRINT("over", hipMemcpy, device + CALLS_SIZE - 8, heap, sizeof(heap),
+                   hipMemcpyHostToDevice);
 }
 
 static void calls_devices(void)
@@ -336,19 +344,20 @@ static void calls_devices(void)
     char bus[64] = "";
     int count = 9, device = 9, value = 9;
 
-    ASK("count", hipGetDeviceCount, &count);
-    hip_say("is", count);
-    ASK("get", hipGetDevice, &device);
-    hip_say("is", device);
-    ASK("set", hipSetDevice, 9);
-    ASK("set", hipSetDevice, -1);
-    ASK("bus", hipDeviceGetPCIBusId, bus, sizeof(bus), 1);
-    ASK("short", hipDeviceGetPCIBusId, bus, 5, 0);
-    ASK("large_bar", hipDeviceGetAttribute, &value, hipDeviceAttributeIsLargeBar, 0);
-    hip_say("is", value);
-    ASK("write_value", hipDeviceGetAttribute, &value,
-        hipDeviceAttributeCanUseStreamWaitValue, 0);
-    hip_say("is", value);
+    CALL_AND_PRINT("count", hipGetDeviceCount, &count);
+    hip_print("is", count);
+    CALL_AND_PRINT("get", hipGetDevice, &device);
+    hip_print("is", device);
+    CALL_AND_PRINT("set", hipSetDevice, 9);
+    CALL_AND_PRINT("set", hipSetDevice, -1);
+    CALL_AND_PRINT("bus", hipDeviceGetPCIBusId, bus, sizeof(bus), 1);
+    CALL_AND_PRINT("short", hipDeviceGetPCIBusId, bus, 5, 0);
+    CALL_AND_PRINT("large_bar", hipDeviceGetAttribute, &value,
+                   hipDeviceAttributeIsLargeBar, 0);
+    hip_print("is", value);
+    CALL_AND_PRINT("write_value", hipDeviceGetAttribute, &value,
+                   hipDeviceAttributeCanUseStreamWaitValue, 0);
+    hip_print("is", value);
 }
 
 static void calls_async(void)
@@ -356,12 +365,12 @@ static void calls_async(void)
     hipStream_t stream = hip_stream();
     void *memory = NULL;
 
-    ASK("malloc", hipMallocAsync, &memory, CALLS_SIZE, stream);
-    hip_say_attributes("memory", memory);
-    hip_say_range("inner", (char *)memory + 9);
-    ASK("free", hipFreeAsync, memory, stream);
-    ASK("synchronize", hipStreamSynchronize, stream);
-    hip_say_attributes("freed", memory);
+    CALL_AND_PRINT("malloc", hipMallocAsync, &memory, CALLS_SIZE, stream);
+    hip_print_attributes("memory", memory);
+    hip_print_range("inner", (char *)memory + 9);
+    CALL_AND_PRINT("free", hipFreeAsync, memory, stream);
+    CALL_AND_PRINT("synchronize", hipStreamSynchronize, stream);
+    hip_print_attributes("freed", memory);
 }
 
 static unsigned calls_id_of(void *memory)
@@ -381,37 +390,37 @@ static void calls_pool(void)
     uint64_t threshold = 9;
     unsigned id;
 
-    ASK("default", hipDeviceGetDefaultMemPool, &pool, 0);
-    ASK("current", hipDeviceGetMemPool, &current, 0);
-    hip_say("same", pool == current);
-    ASK("threshold", hipMemPoolGetAttribute, pool, hipMemPoolAttrReleaseThreshold,
-        &threshold);
-    hip_say("is", (long)threshold);
+    CALL_AND_PRINT("default", hipDeviceGetDefaultMemPool, &pool, 0);
+    CALL_AND_PRINT("current", hipDeviceGetMemPool, &current, 0);
+    hip_print("same", pool == current);
+    CALL_AND_PRINT("threshold", hipMemPoolGetAttribute, pool,
+                   hipMemPoolAttrReleaseThreshold, &threshold);
+    hip_print("is", (long)threshold);
     threshold = 1 << 30;
-    ASK("keep", hipMemPoolSetAttribute, pool, hipMemPoolAttrReleaseThreshold,
-        &threshold);
-    ASK("malloc", hipMallocAsync, &memory, CALLS_SIZE, stream);
+    CALL_AND_PRINT("keep", hipMemPoolSetAttribute, pool, hipMemPoolAttrReleaseThreshold,
+                   &threshold);
+    CALL_AND_PRINT("malloc", hipMallocAsync, &memory, CALLS_SIZE, stream);
     id = calls_id_of(memory);
-    ASK("free", hipFreeAsync, memory, stream);
-    ASK("synchronize", hipStreamSynchronize, stream);
-    hip_say_attributes("kept", memory);
-    ASK("malloc", hipMallocAsync, &again, CALLS_SIZE, stream);
-    hip_say("reused", again == memory);
-    hip_say("same_buffer", id == calls_id_of(again));
-    ASK("free", hipFreeAsync, again, stream);
-    ASK("synchronize", hipStreamSynchronize, stream);
-    ASK("trim", hipMemPoolTrimTo, pool, 0);
-    hip_say_attributes("trimmed", memory);
+    CALL_AND_PRINT("free", hipFreeAsync, memory, stream);
+    CALL_AND_PRINT("synchronize", hipStreamSynchronize, stream);
+    hip_print_attributes("kept", memory);
+    CALL_AND_PRINT("malloc", hipMallocAsync, &again, CALLS_SIZE, stream);
+    hip_print("reused", again == memory);
+    hip_print("same_buffer", id == calls_id_of(again));
+    CALL_AND_PRINT("free", hipFreeAsync, again, stream);
+    CALL_AND_PRINT("synchronize", hipStreamSynchronize, stream);
+    CALL_AND_PRINT("trim", hipMemPoolTrimTo, pool, 0);
+    hip_print_attributes("trimmed", memory);
     threshold = 0;
-    ASK("release", hipMemPoolSetAttribute, pool, hipMemPoolAttrReleaseThreshold,
-        &threshold);
-    ASK("malloc", hipMallocAsync, &memory, CALLS_SIZE, stream);
-    hip_say("same_buffer", id == calls_id_of(memory));
-    ASK("free", hipFreeAsync, memory, stream);
-    ASK("malloc", hipMallocAsync, &again, CALLS_SIZE, stream);
-    hip_say("reused", again == memory);
-    ASK("free", hipFreeAsync, again, stream);
-    hip_say_attributes("freed", again);
+    CALL_AND_PRINT("release", hipMemPoolSetAttribute, pool,
+                   hipMemPoolAttrReleaseThreshold, &threshold);
+    CALL_AND_PRINT("malloc", hipMallocAsync, &memory, CALLS_SIZE, stream);
+    hip_print("same_buffer", id == calls_id_of(memory));
+    CALL_AND_PRINT("free", hipFreeAsync, memory, stream);
+    CALL_AND_PRINT("malloc", hipMallocAsync, &again, CALLS_SIZE, stream);
+    hip_print("reused", again == memory);
+    CALL_AND_PRINT("free", hipFreeAsync, again, stream);
+    hip_print_attributes("freed", again);
 }
 
 /* ROCr's call, whatever the HIP call is. */
@@ -436,18 +445,18 @@ static void calls_pool_own(void)
     hipIpcMemHandle_t handle;
     void *memory = NULL;
 
-    ASK("create", hipMemPoolCreate, &pool, &props);
-    ASK("malloc", hipMallocFromPoolAsync, &memory, CALLS_SIZE, pool, stream);
-    hip_say_attributes("memory", memory);
-    hip_say_range("inner", (char *)memory + 9);
-    ASK("export", hipIpcGetMemHandle, &handle, memory);
-    hip_say("dmabuf", calls_dmabuf(memory));
-    ASK("free", hipFreeAsync, memory, stream);
-    ASK("synchronize", hipStreamSynchronize, stream);
-    ASK("destroy", hipMemPoolDestroy, pool);
-    ASK("malloc", hipMallocAsync, &memory, CALLS_SIZE, stream);
-    ASK("free_now", hipFree, memory);
-    hip_say_attributes("freed", memory);
+    CALL_AND_PRINT("create", hipMemPoolCreate, &pool, &props);
+    CALL_AND_PRINT("malloc", hipMallocFromPoolAsync, &memory, CALLS_SIZE, pool, stream);
+    hip_print_attributes("memory", memory);
+    hip_print_range("inner", (char *)memory + 9);
+    CALL_AND_PRINT("export", hipIpcGetMemHandle, &handle, memory);
+    hip_print("dmabuf", calls_dmabuf(memory));
+    CALL_AND_PRINT("free", hipFreeAsync, memory, stream);
+    CALL_AND_PRINT("synchronize", hipStreamSynchronize, stream);
+    CALL_AND_PRINT("destroy", hipMemPoolDestroy, pool);
+    CALL_AND_PRINT("malloc", hipMallocAsync, &memory, CALLS_SIZE, stream);
+    CALL_AND_PRINT("free_now", hipFree, memory);
+    hip_print_attributes("freed", memory);
 }
 
 static void calls_forked(void)
@@ -457,13 +466,13 @@ static void calls_forked(void)
 
     hip_device_memory(CALLS_SIZE);
     if (fork() == 0) {
-        ASK("count", hipGetDeviceCount, &count);
-        hip_say("is", count);
-        ASK("malloc", hipMalloc, &memory, CALLS_SIZE);
+        CALL_AND_PRINT("count", hipGetDeviceCount, &count);
+        hip_print("is", count);
+        CALL_AND_PRINT("malloc", hipMalloc, &memory, CALLS_SIZE);
         _exit(0);
     }
     wait(&status);
-    hip_say("status", status);
+    hip_print("status", status);
 }
 
 static void calls_many_streams(void)
@@ -479,8 +488,8 @@ static void calls_many_streams(void)
         bad += HIP(hipMemcpyAsync)(device, host, 1000, hipMemcpyHostToDevice,
                                    streams[i % 40]) != 0;
     }
-    ASK("synchronize", hipDeviceSynchronize);
-    hip_say("bad", bad);
+    CALL_AND_PRINT("synchronize", hipDeviceSynchronize);
+    hip_print("bad", bad);
 }
 
 const hip_probe_t hip_probes_memory[] = {

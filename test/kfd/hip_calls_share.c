@@ -16,20 +16,20 @@ static void calls_ipc(void)
     void *opened = NULL;
 
     memset(&handle, 0, sizeof(handle));
-    ASK("get", hipIpcGetMemHandle, &handle, device);
-    ASK("inner", hipIpcGetMemHandle, &other, device + 4096);
-    ASK("host", hipIpcGetMemHandle, &other, host);
-    ASK("heap", hipIpcGetMemHandle, &other, heap);
-    ASK("null", hipIpcGetMemHandle, &other, NULL);
-    ASK("own", hipIpcOpenMemHandle, &opened, handle, 1);
-    ASK("flags", hipIpcOpenMemHandle, &opened, handle, 0);
+    CALL_AND_PRINT("get", hipIpcGetMemHandle, &handle, device);
+    CALL_AND_PRINT("inner", hipIpcGetMemHandle, &other, device + 4096);
+    CALL_AND_PRINT("host", hipIpcGetMemHandle, &other, host);
+    CALL_AND_PRINT("heap", hipIpcGetMemHandle, &other, heap);
+    CALL_AND_PRINT("null", hipIpcGetMemHandle, &other, NULL);
+    CALL_AND_PRINT("own", hipIpcOpenMemHandle, &opened, handle, 1);
+    CALL_AND_PRINT("flags", hipIpcOpenMemHandle, &opened, handle, 0);
     memset(&other, 0, sizeof(other));
-    ASK("zero", hipIpcOpenMemHandle, &opened, other, 1);
+    CALL_AND_PRINT("zero", hipIpcOpenMemHandle, &opened, other, 1);
 }
 
 static void calls_ipc_close_own(void)
 {
-    ASK("close", hipIpcCloseMemHandle, hip_device_memory(CALLS_SIZE));
+    CALL_AND_PRINT("close", hipIpcCloseMemHandle, hip_device_memory(CALLS_SIZE));
 }
 
 static void calls_ipc_chunk(void)
@@ -38,7 +38,7 @@ static void calls_ipc_chunk(void)
     char *range = hip_chunk_memory(handles);
     hipIpcMemHandle_t handle;
 
-    ASK("get", hipIpcGetMemHandle, &handle, range);
+    CALL_AND_PRINT("get", hipIpcGetMemHandle, &handle, range);
     HIP_OK(hipMemUnmap, range, CALLS_CHUNK);
     HIP_OK(hipMemUnmap, range + CALLS_CHUNK, CALLS_CHUNK);
 }
@@ -49,7 +49,7 @@ static void calls_ipc_async(void)
     void *memory;
 
     HIP_OK(hipMallocAsync, &memory, CALLS_SIZE, hip_stream());
-    ASK("get", hipIpcGetMemHandle, &handle, memory);
+    CALL_AND_PRINT("get", hipIpcGetMemHandle, &handle, memory);
 }
 
 /* A handle that this program's second process opens. */
@@ -58,9 +58,9 @@ static void calls_export(const char *probe, size_t offset, int is_freed)
     char *device = hip_device_memory(CALLS_SIZE);
     hipIpcMemHandle_t handle;
 
-    ASK("get", hipIpcGetMemHandle, &handle, device + offset);
+    CALL_AND_PRINT("get", hipIpcGetMemHandle, &handle, device + offset);
     if (is_freed) {
-        ASK("free", hipFree, device);
+        CALL_AND_PRINT("free", hipFree, device);
     }
     hip_run_probe(probe, &handle, sizeof(handle));
 }
@@ -79,13 +79,13 @@ static void calls_open(void)
     char *opened = NULL;
     int rc = (int)HIP(hipIpcOpenMemHandle)((void **)&opened, handle, 1);
 
-    hip_say("open", rc);
+    hip_print("open", rc);
     if (rc == 0) {
-        hip_say_attributes("opened", opened);
-        hip_say_range("inner", opened + 9);
-        ASK("export", hipIpcGetMemHandle, &handle, opened);
-        ASK("close", hipIpcCloseMemHandle, opened);
-        hip_say_attributes("closed", opened);
+        hip_print_attributes("opened", opened);
+        hip_print_range("inner", opened + 9);
+        CALL_AND_PRINT("export", hipIpcGetMemHandle, &handle, opened);
+        CALL_AND_PRINT("close", hipIpcCloseMemHandle, opened);
+        hip_print_attributes("closed", opened);
     }
 }
 
@@ -94,13 +94,13 @@ static void calls_open_twice(void)
     hipIpcMemHandle_t handle = calls_handle();
     void *first = NULL, *second = NULL;
 
-    ASK("open", hipIpcOpenMemHandle, &first, handle, 1);
-    ASK("again", hipIpcOpenMemHandle, &second, handle, 1);
-    hip_say("same", first == second);
-    ASK("close", hipIpcCloseMemHandle, first);
-    hip_say_attributes("first", first);
-    ASK("close", hipIpcCloseMemHandle, second);
-    hip_say_attributes("second", second);
+    CALL_AND_PRINT("open", hipIpcOpenMemHandle, &first, handle, 1);
+    CALL_AND_PRINT("again", hipIpcOpenMemHandle, &second, handle, 1);
+    hip_print("same", first == second);
+    CALL_AND_PRINT("close", hipIpcCloseMemHandle, first);
+    hip_print_attributes("first", first);
+    CALL_AND_PRINT("close", hipIpcCloseMemHandle, second);
+    hip_print_attributes("second", second);
 }
 
 static void calls_open_again(void)
@@ -108,10 +108,10 @@ static void calls_open_again(void)
     hipIpcMemHandle_t handle = calls_handle();
     void *first = NULL, *second = NULL;
 
-    ASK("open", hipIpcOpenMemHandle, &first, handle, 1);
-    ASK("close", hipIpcCloseMemHandle, first);
-    ASK("open", hipIpcOpenMemHandle, &second, handle, 1);
-    ASK("close", hipIpcCloseMemHandle, second);
+    CALL_AND_PRINT("open", hipIpcOpenMemHandle, &first, handle, 1);
+    CALL_AND_PRINT("close", hipIpcCloseMemHandle, first);
+    CALL_AND_PRINT("open", hipIpcOpenMemHandle, &second, handle, 1);
+    CALL_AND_PRINT("close", hipIpcCloseMemHandle, second);
 }
 
 static void calls_open_free(void)
@@ -119,9 +119,9 @@ static void calls_open_free(void)
     hipIpcMemHandle_t handle = calls_handle();
     void *opened = NULL;
 
-    ASK("open", hipIpcOpenMemHandle, &opened, handle, 1);
-    ASK("free", hipFree, opened);
-    ASK("close", hipIpcCloseMemHandle, opened);
+    CALL_AND_PRINT("open", hipIpcOpenMemHandle, &opened, handle, 1);
+    CALL_AND_PRINT("free", hipFree, opened);
+    CALL_AND_PRINT("close", hipIpcCloseMemHandle, opened);
 }
 
 static void calls_open_on_other(void)
@@ -131,9 +131,9 @@ static void calls_open_on_other(void)
     void *opened = NULL;
 
     HIP_OK(hipSetDevice, 1);
-    ASK("open", hipIpcOpenMemHandle, &opened, handle, 1);
+    CALL_AND_PRINT("open", hipIpcOpenMemHandle, &opened, handle, 1);
     HIP_OK(hipPointerGetAttributes, &attributes, opened);
-    hip_say("device", attributes.device);
+    hip_print("device", attributes.device);
 }
 
 static void calls_ipc_open(void)

@@ -172,7 +172,7 @@ void pair_add(mkv_ctx_t *ctx, const mkv_region_t *region)
     OK(mkv_region_add(ctx, region, &id));
 }
 
-void pair_know_lists(const mkv_peer_t *peer)
+void pair_allow_lists(const mkv_peer_t *peer)
 {
     mkv_rmem_t *rmem;
 
@@ -197,8 +197,8 @@ void pair_connect(unsigned a, unsigned b)
     OK(mkv_map_create(pair_sides[b].peers[a], NULL, &pair_sides[b].maps[a]));
     pair_run(); /* each side gets the keys of the other's map */
     if (pair_knows_lists) {
-        pair_know_lists(pair_sides[a].peers[b]);
-        pair_know_lists(pair_sides[b].peers[a]);
+        pair_allow_lists(pair_sides[a].peers[b]);
+        pair_allow_lists(pair_sides[b].peers[a]);
     }
 }
 

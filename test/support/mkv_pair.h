@@ -71,8 +71,8 @@ mkv_region_t pair_region(void *base, uint32_t component, int32_t layer);
 /** Add a region; it is not committed. */
 void pair_add(mkv_ctx_t *ctx, const mkv_region_t *region);
 
-/** Lists may go to all memory of the peer that is known now. */
-void pair_know_lists(const mkv_peer_t *peer);
+/** Let calls of lists go to all memory that the peer has exported by now. */
+void pair_allow_lists(const mkv_peer_t *peer);
 
 /** Connect two sides and make maps both ways. */
 void pair_connect(unsigned a, unsigned b);

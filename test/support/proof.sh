@@ -25,7 +25,7 @@ fi
 : >"$report"
 : >"$log"
 
-say() {
+print() {
     printf '%s\n' "$*" | tee -a "$report"
 }
 
@@ -40,7 +40,7 @@ stage() {
 
     [ "$seconds" -le "$(left)" ] || seconds=$(left)
     if [ "$seconds" -lt 5 ]; then
-        say "-- $name: no time left"
+        print "-- $name: no time left"
         num_failed=$((num_failed + 1))
         return 1
     fi
@@ -50,11 +50,11 @@ stage() {
     status=$?
     cat "$work/stage.log" >>"$log"
     if [ $status -eq 0 ]; then
-        say "-- $name: ok, $(($(date +%s) - begin)) s"
+        print "-- $name: ok, $(($(date +%s) - begin)) s"
     elif [ $status -eq 77 ]; then
-        say "-- $name: skipped: $(tail -n 1 "$work/stage.log")"
+        print "-- $name: skipped: $(tail -n 1 "$work/stage.log")"
     else
-        say "-- $name: FAILED with $status after $(($(date +%s) - begin)) s of $seconds"
+        print "-- $name: FAILED with $status after $(($(date +%s) - begin)) s of $seconds"
         tail -n 15 "$work/stage.log" | sed 's/^/     /' | tee -a "$report"
         num_failed=$((num_failed + 1))
     fi

@@ -12,7 +12,7 @@
 static uint64_t rdma_clock_nsec; /* 0: it runs */
 
 /* Time from the kernel, as this file replaces the C library's function. */
-static int rdma_clock_ask(clockid_t id, struct timespec *time)
+static int rdma_clock_of_kernel(clockid_t id, struct timespec *time)
 {
     return (int)syscall(SYS_clock_gettime, id, time);
 }
@@ -23,7 +23,7 @@ __attribute__((visibility("default"))) int clock_gettime(clockid_t id,
     const uint64_t nsec = __atomic_load_n(&rdma_clock_nsec, __ATOMIC_RELAXED);
 
     if ((id != CLOCK_MONOTONIC_COARSE) || (nsec == 0)) {
-        return rdma_clock_ask(id, time);
+        return rdma_clock_of_kernel(id, time);
     }
 
     time->tv_sec = (time_t)(nsec / NSEC_PER_SEC);
@@ -35,7 +35,7 @@ void rdma_clock_stop(void)
 {
     struct timespec now = {0};
 
-    (void)rdma_clock_ask(CLOCK_MONOTONIC_COARSE, &now);
+    (void)rdma_clock_of_kernel(CLOCK_MONOTONIC_COARSE, &now);
     __atomic_store_n(&rdma_clock_nsec,
                      (uint64_t)now.tv_sec * NSEC_PER_SEC + (uint64_t)now.tv_nsec,
                      __ATOMIC_RELAXED);

@@ -240,7 +240,7 @@ void rig_wait_comps(rig_t *rig, rig_comp_t *comps, unsigned count)
     }
 }
 
-static int rig_all_told(void *arg)
+static int rig_all_errors_reported(void *arg)
 {
     const rig_count_t *wait = arg;
 
@@ -251,7 +251,7 @@ void rig_wait_errors(rig_t *rig, unsigned at, unsigned count)
 {
     rig_count_t wait = {.rig = rig, .at = at, .count = count};
 
-    rig_wait(rig, rig_all_told, &wait);
+    rig_wait(rig, rig_all_errors_reported, &wait);
     ck_assert_uint_eq(rig->side[at].events.num_ep_errors, count);
 }
 

@@ -124,7 +124,7 @@ void xgmi_owner_start(xgmi_owner_t *owner, const char *dir)
     owner->answers = answers[0];
 }
 
-static void owner_ask(xgmi_owner_t *owner, const owner_command_t *command,
+static void owner_run(xgmi_owner_t *owner, const owner_command_t *command,
                       owner_answer_t *answer)
 {
     ck_assert_int_eq(write(owner->commands, command, sizeof(*command)),
@@ -138,7 +138,7 @@ void xgmi_owner_alloc(xgmi_owner_t *owner, size_t length, muct_xgmi_key_t *key)
     owner_command_t command = {.what = OWNER_ALLOC, .length = length};
     owner_answer_t answer;
 
-    owner_ask(owner, &command, &answer);
+    owner_run(owner, &command, &answer);
     ck_assert_int_eq(answer.status, UCS_OK);
     *key = answer.key;
 }
@@ -148,7 +148,7 @@ void xgmi_owner_free(xgmi_owner_t *owner, const muct_xgmi_key_t *key)
     owner_command_t command = {.what = OWNER_FREE, .key = *key};
     owner_answer_t answer;
 
-    owner_ask(owner, &command, &answer);
+    owner_run(owner, &command, &answer);
     ck_assert_int_eq(answer.status, UCS_OK);
 }
 
@@ -159,7 +159,7 @@ ucs_status_t xgmi_owner_invalidate(xgmi_owner_t *owner, const muct_xgmi_key_t *k
         .what = OWNER_INVALIDATE, .key = *key, .timeout_ms = timeout_ms};
     owner_answer_t answer;
 
-    owner_ask(owner, &command, &answer);
+    owner_run(owner, &command, &answer);
     return answer.status;
 }
 

@@ -26,8 +26,8 @@ host_end() { # NAME
     return "$(cat "/tmp/$1.rc")"
 }
 
-# Wait until it has said what matches; what it has said is ours if it never does.
-host_says() { # NAME PATTERN
+# Wait until the output of a program matches, or print that output and fail.
+wait_for_output() { # NAME PATTERN
     vm_wait grep -q -e "$2" "/tmp/$1" || { cat "/tmp/$1"; return 1; }
 }
 

@@ -38,8 +38,8 @@ typedef struct perf_ucp_peer {
     ucp_ep_h ep;
     ucp_rkey_h rkey;
     uint64_t buffer;
-    char path[512]; /* of the job's first call, while is_asked */
-    bool is_asked;
+    char path[512]; /* of the job's first call, while is_queried */
+    bool is_queried;
 } perf_ucp_peer_t;
 
 struct perf_engine {
@@ -359,7 +359,7 @@ static int perf_ucp_start(perf_engine_t *engine, perf_job_t *job)
     perf_ucp_arrays_fill(engine, job, arrays);
     arrays->engine = engine;
     arrays->job = job;
-    engine->peers[job->peer].is_asked = false;
+    engine->peers[job->peer].is_queried = false;
     job->num_merged = job->num_blocks;
     job->prep_ns += perf_clock_ns() - start_ns;
     job->priv = arrays;
@@ -368,16 +368,16 @@ static int perf_ucp_start(perf_engine_t *engine, perf_job_t *job)
 
 static uint32_t perf_ucp_query_flag(const perf_ucp_peer_t *peer)
 {
-    return peer->is_asked ? 0 : UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
+    return peer->is_queried ? 0 : UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
 }
 
 /* Once a job: the first call leaves a request, which names its transport. */
 static void perf_ucp_note_path(perf_engine_t *engine, perf_ucp_peer_t *peer,
                                void *request)
 {
-    if (!peer->is_asked && UCS_PTR_IS_PTR(request)) {
+    if (!peer->is_queried && UCS_PTR_IS_PTR(request)) {
         perf_ucp_path_query(engine->options, request, peer->path, sizeof(peer->path));
-        peer->is_asked = true;
+        peer->is_queried = true;
     }
 }
 

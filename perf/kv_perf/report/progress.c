@@ -21,14 +21,14 @@ static struct {
     double rate;
     bool is_known; /* whether there is a terminal: once, it is a system call */
     bool is_terminal;
-    bool is_asked;
+    bool is_wanted;
     bool is_shown;
 } perf_progress;
 
 
 void perf_progress_request(void)
 {
-    perf_progress.is_asked = true;
+    perf_progress.is_wanted = true;
 }
 
 bool perf_progress_is_on(void)
@@ -37,7 +37,7 @@ bool perf_progress_is_on(void)
         perf_progress.is_known = true;
         perf_progress.is_terminal = isatty(STDERR_FILENO);
     }
-    return perf_progress.is_terminal || perf_progress.is_asked;
+    return perf_progress.is_terminal || perf_progress.is_wanted;
 }
 
 static double perf_progress_fraction(const perf_position_t *position)

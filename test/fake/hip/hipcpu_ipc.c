@@ -332,7 +332,7 @@ static void hipcpu_ipc_delay(void)
 
 /* The exporter answers on a socket of its network namespace, which is tried for a
  * while. */
-static bool hipcpu_ipc_ask(const hipcpu_handle_t *handle)
+static bool hipcpu_ipc_reach_exporter(const hipcpu_handle_t *handle)
 {
     const struct timespec pause = {.tv_nsec = 1000000};
     unsigned left;
@@ -366,8 +366,8 @@ hipError_t hipIpcOpenMemHandle(void **ptr, hipIpcMemHandle_t handle, unsigned fl
         return hipcpu_result(hipErrorInvalidContext);
     }
     hipcpu_ipc_delay();
-    error = hipcpu_ipc_ask(&packed) ? hipcpu_ipc_open(&packed, &range)
-                                    : hipErrorInvalidDevicePointer;
+    error = hipcpu_ipc_reach_exporter(&packed) ? hipcpu_ipc_open(&packed, &range)
+                                               : hipErrorInvalidDevicePointer;
     if (error != hipSuccess) {
         return hipcpu_result(error);
     }

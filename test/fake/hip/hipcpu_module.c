@@ -218,7 +218,7 @@ static void hipcpu_kernel_block(const hipcpu_op_t *op, const muct_xgmi_entry_t *
 }
 
 /* release: a thread that sees the flag sees all earlier writes */
-static void hipcpu_kernel_tell(const hipcpu_op_t *op)
+static void hipcpu_kernel_set_flag(const hipcpu_op_t *op)
 {
     uint32_t *flag;
 
@@ -249,7 +249,7 @@ static void hipcpu_kernel_run(hipcpu_op_t *op)
     }
     hipcpu_late_land();
     if (is_late) {
-        hipcpu_kernel_tell(op);
+        hipcpu_kernel_set_flag(op);
         nanosleep(&late, NULL);
     }
     if (hipcpu_config.is_copy_on) {
@@ -262,7 +262,7 @@ static void hipcpu_kernel_run(hipcpu_op_t *op)
     __atomic_store_n(arrivals, 0, __ATOMIC_RELEASE);
     op->is_flagged = (args->flag != 0) && !is_late;
     if (!is_late) {
-        hipcpu_kernel_tell(op);
+        hipcpu_kernel_set_flag(op);
     }
 }
 

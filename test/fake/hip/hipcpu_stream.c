@@ -409,7 +409,7 @@ static bool hipcpu_event_position(hipEvent_t event, hipcpu_wait_t *wait)
 }
 
 /* May a thread ask for an event while others capture? */
-static hipError_t hipcpu_event_ask(hipEvent_t event, const char *function)
+static hipError_t hipcpu_event_check_use(hipEvent_t event, const char *function)
 {
     hipError_t error;
 
@@ -425,7 +425,7 @@ hipError_t hipEventQuery(hipEvent_t event)
     hipError_t error;
 
     HIPCPU_ENTER(hipEventQuery);
-    error = hipcpu_event_ask(event, "hipEventQuery");
+    error = hipcpu_event_check_use(event, "hipEventQuery");
     if (error != hipSuccess) {
         return error;
     }
@@ -442,7 +442,7 @@ hipError_t hipEventSynchronize(hipEvent_t event)
     hipError_t error;
 
     HIPCPU_ENTER(hipEventSynchronize);
-    error = hipcpu_event_ask(event, "hipEventSynchronize");
+    error = hipcpu_event_check_use(event, "hipEventSynchronize");
     if ((error == hipSuccess) && !hipcpu_rule(HIPCPU_RULE_CAPTURE_EVENT)) {
         /* 6.4.3 refuses the wait, and not the query, as it does for a stream */
         error = hipcpu_capture_check(HIPCPU_RULE_CAPTURE_STREAM, NULL);

@@ -140,16 +140,16 @@ static int child_main(int fd, void *arg)
     return 0;
 }
 
-static void tell(mkv_proc_t *child, const char *word)
+static void send_command(mkv_proc_t *child, const char *word)
 {
     ck_assert_int_eq(mkv_proc_send(child->fd, word, 1), 0);
 }
 
-static void ask(mkv_proc_t *child, const char *word)
+static void run_command(mkv_proc_t *child, const char *word)
 {
     char answer;
 
-    tell(child, word);
+    send_command(child, word);
     ck_assert_int_eq(mkv_proc_recv(child->fd, &answer, 1, -1), 1);
 }
 
@@ -184,7 +184,7 @@ START_TEST(bytes_reach_the_other_process)
                                 0, FAR, SIZE, IBV_SEND_SIGNALED),
                      0);
     verbs_expect(side[0].send_cq, 1, IBV_WC_SUCCESS);
-    ask(&two.child, "c");
+    run_command(&two.child, "c");
     ck_assert_int_eq(verbs_post(side[0].qp, &side[0], &two.peer, IBV_WR_RDMA_READ, 2,
                                 FAR, 0, SIZE, IBV_SEND_SIGNALED),
                      0);
@@ -207,18 +207,18 @@ START_TEST(sender_that_sleeps_goes_on_when_a_receive_is_posted)
                                 SIZE, IBV_SEND_SIGNALED),
                      0);
     verbs_expect_none(side[0].send_cq);
-    ask(&two.child, "a");
-    ask(&two.child, "p");
+    run_command(&two.child, "a");
+    run_command(&two.child, "p");
     pfd.fd = side[0].channel->fd;
     ck_assert_int_eq(poll(&pfd, 1, mkv_test_limit_ms()), 1);
     ck_assert_int_eq(ibv_get_cq_event(side[0].channel, &cq, &context), 0);
     ibv_ack_cq_events(cq, 1);
     verbs_expect(side[0].send_cq, 1, IBV_WC_SUCCESS);
-    ask(&two.child, "e");
-    ask(&two.child, "c");
+    run_command(&two.child, "e");
+    run_command(&two.child, "c");
 
     verbs_recv(side[0].qp, &side[0], 8, FAR, SIZE);
-    ask(&two.child, "s");
+    run_command(&two.child, "s");
     verbs_expect(side[0].recv_cq, 8, IBV_WC_SUCCESS);
     ck_assert_uint_eq(mkv_pattern_check(side[0].buffer + FAR, SIZE, 2, 0), SIZE);
     end(&two);
@@ -236,7 +236,7 @@ START_TEST(stopped_process_is_still_written_to)
                      0);
     verbs_expect(side[0].send_cq, 1, IBV_WC_SUCCESS);
     mkv_proc_kill(&two.child, SIGCONT);
-    ask(&two.child, "c");
+    run_command(&two.child, "c");
     end(&two);
 }
 END_TEST
@@ -252,7 +252,7 @@ START_TEST(process_stopped_in_a_call_blocks_no_other)
 
     start(&two, &verbs_patient);
     last = side[0].buffer + FAR;
-    ask(&two.child, "b");
+    run_command(&two.child, "b");
     for (round = 0; round < STOPS; ++round) {
         mkv_proc_kill(&two.child, SIGSTOP);
         ck_assert_int_eq(waitid(P_PID, (id_t)two.child.pid, &info, WSTOPPED | WNOWAIT),
@@ -268,7 +268,7 @@ START_TEST(process_stopped_in_a_call_blocks_no_other)
         while (*last == seen) { /* it has gone on */
         }
     }
-    ask(&two.child, "c");
+    run_command(&two.child, "c");
     end(&two);
 }
 END_TEST
@@ -310,7 +310,7 @@ START_TEST(link_down_is_an_event_in_every_process)
 
     start(&two, &verbs_hasty);
     fake_verbs_link("fake0", 0);
-    ask(&two.child, "w");
+    run_command(&two.child, "w");
     ck_assert_int_eq(verbs_post(side[0].qp, &side[0], &two.peer, IBV_WR_RDMA_WRITE, 1,
                                 0, FAR, SIZE, IBV_SEND_SIGNALED),
                      0);

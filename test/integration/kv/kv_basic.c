@@ -64,7 +64,7 @@ static int write_dst(int fd, void *arg)
     kv_check_others(&side, mine, NUM, DST_SEED);
     (void)kv_wait_event(&side, MKV_EV_QUIET, xfer);
     KV_OK(mkv_xfer_close(xfer));
-    kv_say(&side, "checked");
+    kv_send_word(&side, "checked");
     kv_expect(&side, "bye");
     kv_side_close(&side);
     return 0;
@@ -144,7 +144,7 @@ START_TEST(write_layer_by_layer_behind_gates)
     }
     kv_expect(&side, "checked");
     KV_OK(mkv_plan_destroy(plan));
-    kv_say(&side, "bye");
+    kv_send_word(&side, "bye");
     kv_side_close(&side);
     ck_assert(is_real || (mkv_hip_free_bytes() == free_bytes));
     ck_assert_int_eq(mkv_proc_wait(&proc), 0);
@@ -201,7 +201,7 @@ static void check_layers(kv_side_t *side, const uint32_t *mine, const uint32_t *
     side->shape = shape;
 }
 
-static int told_dst(int fd, void *arg)
+static int notified_dst(int fd, void *arg)
 {
     const kv_shape_t *shape = arg;
     uint32_t mine[NUM], theirs[NUM], layer;
@@ -216,7 +216,7 @@ static int told_dst(int fd, void *arg)
                     layer);
         check_layers(&side, mine, theirs, layer + 1);
         MKV_REQUIRE(!kv_has_event(&side, MKV_EV_DONE, NULL), "done too early");
-        kv_say(&side, "next");
+        kv_send_word(&side, "next");
     }
     finish(&side, xfer);
     kv_check_others(&side, mine, NUM, DST_SEED);
@@ -238,7 +238,7 @@ START_TEST(layers_are_complete_when_they_are_reported)
     mkv_plan_t *plan;
     mkv_xfer_t *xfer;
 
-    ck_assert_int_eq(mkv_proc_fork(&proc, told_dst, &shape), 0);
+    ck_assert_int_eq(mkv_proc_fork(&proc, notified_dst, &shape), 0);
     kv_side_open(&side, "src", proc.fd, &shape, SRC_SEED);
     kv_side_connect_map(&side, 1);
     kv_random_blocks(theirs, NUM, shape.blocks, 2);
@@ -256,7 +256,7 @@ START_TEST(layers_are_complete_when_they_are_reported)
     KV_OK(mkv_xfer_seal(xfer, MKV_LEG_ALL));
     finish(&side, xfer);
     KV_OK(mkv_plan_destroy(plan));
-    kv_say(&side, "bye");
+    kv_send_word(&side, "bye");
     kv_side_close(&side);
     ck_assert_int_eq(mkv_proc_wait(&proc), 0);
     ck_assert_int_eq(proc.status, 0);
@@ -334,7 +334,7 @@ START_TEST(read_all_at_once_after_exposed)
     ck_assert_uint_eq(kv_stats(&side).pulls_refused, 0);
     kv_set_option("READ_BY", NULL);
     KV_OK(mkv_plan_destroy(plan));
-    kv_say(&side, "bye");
+    kv_send_word(&side, "bye");
     kv_side_close(&side);
     ck_assert_int_eq(mkv_proc_wait(&proc), 0);
     ck_assert_int_eq(proc.status, 0);

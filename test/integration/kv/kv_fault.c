@@ -94,7 +94,7 @@ static int victim(int fd, void *arg)
     if (plot->step >= STEP_OPEN) {
         (void)play(&side, plot, plot->is_victim_active, 2);
     }
-    kv_say(&side, "ready");
+    kv_send_word(&side, "ready");
     for (;;) {
         kv_side_progress(&side);
     }
@@ -285,7 +285,7 @@ static void *serve_without_leader(void *arg)
     mkv_xfer_t *xfer;
 
     mkv_proc_wait_leader();
-    kv_say(side, "left");
+    kv_send_word(side, "left");
     xfer = kv_open_xfer(side, 1, MKV_WRITE, MKV_SRC);
     kv_random_blocks(blocks, NUM, side->shape.blocks, 2);
     exposed = kv_wait_event(side, MKV_EV_EXPOSED, xfer);
@@ -339,7 +339,7 @@ START_TEST(a_peer_without_its_first_thread_is_served_and_watched)
     KV_PROGRESS_UNTIL(&side, mkv_test_now_ms() - start_ms > 50); /* it is looked at */
     ck_assert_msg(query(xfer).status == MKV_INPROGRESS, "%s", query(xfer).error);
     ck_assert(!kv_has_event(&side, MKV_EV_PEER_FAILED, NULL));
-    kv_say(&side, "go on");
+    kv_send_word(&side, "go on");
     (void)kv_wait_event(&side, MKV_EV_DONE, xfer);
     mkv_proc_kill(&proc, SIGKILL);
     (void)kv_wait_event(&side, MKV_EV_PEER_FAILED, NULL);
@@ -460,7 +460,7 @@ static int one_life(int fd, void *arg)
     for (i = 0; i < NUM; ++i) {
         kv_check_block(&side, blocks[i], MINE, theirs[i]);
     }
-    kv_say(&side, "done");
+    kv_send_word(&side, "done");
     for (;;) {
         kv_side_progress(&side);
     }
@@ -508,7 +508,7 @@ START_TEST(a_killed_process_comes_back_under_its_name)
     kv_side_open(&side, "src", procs[0].fd, &kv_shape_default, MINE);
     for (i = 0; i < NUM_LIVES; ++i) {
         side.fd = procs[i].fd;
-        kv_say(&side, "go");
+        kv_send_word(&side, "go");
         kv_side_connect_map(&side, !calls);
         plans[i] = serve_one_life(&side);
         peers[i] = side.peer;
@@ -621,7 +621,7 @@ START_TEST(a_killed_destination_ends_its_leg_alone)
     KV_OK(mkv_xfer_close(xfer));
     KV_OK(mkv_plan_destroy(plan));
     KV_OK(mkv_map_destroy(maps[1]));
-    kv_say(&side, "end");
+    kv_send_word(&side, "end");
     kv_side_close(&side);
     ck_assert_int_eq(mkv_proc_wait(&procs[0]), 0);
 }

@@ -88,10 +88,10 @@ static int dst_main(int fd, void *arg)
         if (story->is_both) {
             end_xfer(&side, reverse);
         }
-        kv_say(&side, "next");
+        kv_send_word(&side, "next");
     }
     kv_check_others(&side, mine, story->num_blocks, DST_SEED);
-    kv_say(&side, "checked");
+    kv_send_word(&side, "checked");
     kv_expect(&side, "bye");
     kv_side_close(&side);
     return 0;
@@ -117,7 +117,7 @@ static mkv_plan_t *send_all(kv_side_t *side, mkv_xfer_t *xfer, const uint32_t *b
     return plan;
 }
 
-static void tell(story_t *story)
+static void run_rounds(story_t *story)
 {
     mkv_xfer_t *xfer, *reverse = NULL;
     mkv_plan_t *plan, *back = NULL;
@@ -152,7 +152,7 @@ static void tell(story_t *story)
         kv_expect(&side, "next");
     }
     kv_expect(&side, "checked");
-    kv_say(&side, "bye");
+    kv_send_word(&side, "bye");
     kv_side_close(&side);
     ck_assert_int_eq(mkv_proc_wait(&proc), 0);
     ck_assert_int_eq(proc.status, 0);
@@ -166,7 +166,7 @@ START_TEST(ten_thousand_pieces_in_one_post)
                      .rounds = 1,
                      .min_pieces = 10000};
 
-    tell(&story);
+    run_rounds(&story);
 }
 END_TEST
 
@@ -177,7 +177,7 @@ START_TEST(both_roles_at_once)
     story_t story = {
         .shape = {2, 1, 4096, 256, 0}, .num_blocks = 16, .rounds = 100, .is_both = 1};
 
-    tell(&story);
+    run_rounds(&story);
 }
 END_TEST
 
@@ -195,7 +195,7 @@ START_TEST(memory_is_new_at_done)
 #ifdef __SANITIZE_ADDRESS__
     story.rounds = (story.rounds + 9) / 10; /* they see no order of bytes */
 #endif
-    tell(&story);
+    run_rounds(&story);
     mkv_test_pass("memory_is_new_at_done", "%u rounds", story.rounds);
 }
 END_TEST
@@ -205,7 +205,7 @@ START_TEST(two_hundred_regions_of_one_allocation_arrive)
 {
     story_t story = {.shape = {100, 2, 16, 1000, 0}, .num_blocks = 8, .rounds = 1};
 
-    tell(&story);
+    run_rounds(&story);
 }
 END_TEST
 
@@ -220,7 +220,7 @@ START_TEST(odd_sizes_arrive)
         .shape = {1, 1, 3, odd_sizes[_i], 0}, .num_blocks = 1, .rounds = 1};
 
     story.shape.stride = (_i & 1) ? odd_sizes[_i] + 5 : 0;
-    tell(&story);
+    run_rounds(&story);
 }
 END_TEST
 
@@ -233,7 +233,7 @@ START_TEST(sleeping_sides_are_woken)
     kv_set_option("PEER_CHECK", "0"); /* no timer helps */
     setenv("UCX_KEEPALIVE_INTERVAL", "inf", 1);
     kv_sides_sleep = 1;
-    tell(&story);
+    run_rounds(&story);
     kv_sides_sleep = 0;
     kv_set_option("PEER_CHECK", NULL);
     unsetenv("UCX_KEEPALIVE_INTERVAL");
@@ -292,7 +292,7 @@ START_TEST(block_lists_arrive_equal)
         (void)kv_wait_event(&side, MKV_EV_QUIET, xfer);
         KV_OK(mkv_xfer_close(xfer));
     }
-    kv_say(&side, "bye");
+    kv_send_word(&side, "bye");
     kv_side_close(&side);
     ck_assert_int_eq(mkv_proc_wait(&proc), 0);
     ck_assert_int_eq(proc.status, 0);
@@ -602,7 +602,7 @@ static int many_dst(int fd, void *arg)
         kv_check_block(&side, NUM_XFERS - 1 - i, SRC_SEED, i);
         KV_OK(mkv_xfer_close(xfers[i]));
     }
-    kv_say(&side, "checked");
+    kv_send_word(&side, "checked");
     kv_expect(&side, "bye");
     kv_side_close(&side);
     return 0;
@@ -696,13 +696,13 @@ static int more_dst(int fd, void *arg)
     }
     kv_expect(&side, "enough");
     check_resident("destination", few);
-    kv_say(&side, "enough");
+    kv_send_word(&side, "enough");
     for (i = 0; i < MORE_XFERS; ++i) {
         (void)kv_wait_event(&side, MKV_EV_DONE, more_xfers[i]);
         (void)kv_wait_event(&side, MKV_EV_QUIET, more_xfers[i]);
         KV_OK(mkv_xfer_close(more_xfers[i]));
     }
-    kv_say(&side, "checked");
+    kv_send_word(&side, "checked");
     kv_expect(&side, "bye");
     kv_side_close(&side);
     return 0;
@@ -744,12 +744,12 @@ START_TEST(a_thousand_open_transfers_take_little_each)
     few = resident_kib();
     threads = count_threads(&progress);
     for (i = FEW_XFERS; i < MORE_XFERS; i += XFERS_A_WORD) {
-        kv_say(&side, "more");
+        kv_send_word(&side, "more");
         post_more(&side, i, i + XFERS_A_WORD, &plan);
     }
     check_resident("source", few);
     ck_assert_uint_eq(count_threads(&progress), threads);
-    kv_say(&side, "enough");
+    kv_send_word(&side, "enough");
     kv_expect(&side, "enough");
     for (i = 0; i < MORE_XFERS; ++i) {
         KV_OK(mkv_xfer_seal(more_xfers[i], 0));
@@ -760,7 +760,7 @@ START_TEST(a_thousand_open_transfers_take_little_each)
     }
     KV_OK(mkv_plan_destroy(plan));
     kv_expect(&side, "checked");
-    kv_say(&side, "bye");
+    kv_send_word(&side, "bye");
     kv_side_close(&side);
     ck_assert_int_eq(mkv_proc_wait(&proc), 0);
     ck_assert_int_eq(proc.status, 0);
@@ -814,7 +814,7 @@ START_TEST(sixty_four_transfers_at_once)
         KV_OK(mkv_plan_destroy(plans[i]));
     }
     kv_expect(&side, "checked");
-    kv_say(&side, "bye");
+    kv_send_word(&side, "bye");
     kv_side_close(&side);
     ck_assert_int_eq(mkv_proc_wait(&proc), 0);
     ck_assert_int_eq(proc.status, 0);
@@ -908,7 +908,7 @@ START_TEST(more_than_four_gib_in_one_piece)
     }
     KV_OK(mkv_xfer_close(xfer));
     KV_OK(mkv_plan_destroy(plan));
-    kv_say(&side, "bye");
+    kv_send_word(&side, "bye");
     kv_side_close(&side);
     free(mem);
     ck_assert_int_eq(mkv_proc_wait(&proc), 0);

@@ -19,12 +19,12 @@
 
 /* The two sides add the same regions in the same order, so their numbers are the same;
  * the owner sends its first one. */
-static void say_region(kv_side_t *side)
+static void send_region(kv_side_t *side)
 {
     char text[32];
 
     snprintf(text, sizeof(text), "region %u", side->ids[0]);
-    kv_say(side, text);
+    kv_send_word(side, text);
 }
 
 static void expect_region(kv_side_t *side)
@@ -75,7 +75,7 @@ static int owner(int fd, void *arg)
     kv_random_blocks(theirs, NUM, kv_shape_default.blocks, 2);
     kv_side_open(&side, "dst", fd, arg, DST_SEED);
     kv_side_connect(&side, 0);
-    say_region(&side);
+    send_region(&side);
     note = wait_note(&side, 1);
     MKV_REQUIRE((note.status == MKV_OK) && (note.value == MKV_WRITE) &&
                     (note.length == 5) && !memcmp(note.data, "wrote", 5),
@@ -85,7 +85,7 @@ static int owner(int fd, void *arg)
     }
     kv_check_others(&side, theirs, NUM, DST_SEED);
     kv_fill(&side, DST_SEED + 1);
-    kv_say(&side, "filled");
+    kv_send_word(&side, "filled");
     note = wait_note(&side, 2);
     MKV_REQUIRE(note.value == MKV_READ, "the note of the READ");
     kv_expect(&side, "bye");
@@ -144,7 +144,7 @@ START_TEST(write_and_read_without_a_call_of_the_owner)
     }
     kv_check_others(&side, mine, NUM, SRC_SEED);
     free(pieces);
-    kv_say(&side, "bye");
+    kv_send_word(&side, "bye");
     kv_side_close(&side);
     ck_assert_int_eq(mkv_proc_wait(&proc), 0);
     ck_assert_int_eq(proc.status, 0);
@@ -166,7 +166,7 @@ static int victim(int fd, void *arg)
     kv_region_flags = MKV_REGION_ONE_SIDED;
     kv_side_open(&side, "dst", fd, arg, DST_SEED);
     kv_side_connect(&side, 0);
-    say_region(&side);
+    send_region(&side);
     (void)wait_note(&side, 1);
     raise(SIGKILL);
     return 1;
@@ -258,10 +258,10 @@ static int sharing_owner(int fd, void *arg)
     kv_set_option("PROGRESS_THREADS", "1");
     kv_side_open(&side, "dst", fd, arg, DST_SEED);
     kv_side_connect(&side, 0);
-    say_region(&side);
+    send_region(&side);
     (void)wait_note(&side, NUM_THREADS); /* the first operation makes its resources */
     num_fds = count_fds();
-    kv_say(&side, "counted");
+    kv_send_word(&side, "counted");
     kv_expect(&side, "moved");
     MKV_REQUIRE(count_fds() == num_fds, "%u descriptors, %u before", count_fds(),
                 num_fds);
@@ -270,7 +270,7 @@ static int sharing_owner(int fd, void *arg)
     for (i = 0; i < NUM_THREADS; ++i) {
         kv_check_block(&side, i, SRC_SEED, i);
     }
-    kv_say(&side, "checked");
+    kv_send_word(&side, "checked");
     kv_expect(&side, "bye");
     kv_side_close(&side);
     return 0;
@@ -359,9 +359,9 @@ START_TEST(eight_threads_share_one_connection)
     for (i = 0; i < NUM_THREADS; ++i) {
         kv_check_block(&side, NUM_THREADS + i, SRC_SEED, i);
     }
-    kv_say(&side, "moved");
+    kv_send_word(&side, "moved");
     kv_expect(&side, "checked");
-    kv_say(&side, "bye");
+    kv_send_word(&side, "bye");
     kv_side_close(&side);
     kv_set_option("PROGRESS_THREADS", NULL);
     ck_assert_int_eq(mkv_proc_wait(&proc), 0);

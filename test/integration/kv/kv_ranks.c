@@ -84,7 +84,7 @@ static void transfer(ranks_set_t *set)
     RANKS_UNTIL(set, ranks_are_quiet(set));
 }
 
-static void say(int fd)
+static void send_next(int fd)
 {
     MKV_REQUIRE(mkv_proc_send(fd, "next", 5) == 0, "send: %m");
 }
@@ -116,7 +116,7 @@ static int decode(int fd, void *arg)
                 (unsigned long long)ranks_held_bytes(&set));
     set.ranks[set.num - 1].mem[set.ranks[set.num - 1].length / 2] ^= 1;
     MKV_REQUIRE(!ranks_are_right(&set, text, sizeof(text)), "a wrong byte is not seen");
-    say(fd);
+    send_next(fd);
     await(&set, fd); /* it closes, which needs all ranks here */
     ranks_close(&set);
     return 0;
@@ -142,7 +142,7 @@ START_TEST(every_byte_comes_to_its_rank)
     ck_assert_msg(ranks_are_right(&set, text, sizeof(text)), "%s", text);
     await(&set, proc.fd);
     ranks_close(&set);
-    say(proc.fd);
+    send_next(proc.fd);
     ck_assert_int_eq(mkv_proc_wait(&proc), 0);
     ck_assert_int_eq(mkv_proc_exit_status(&proc), 0);
     mkv_proc_cleanup(&proc);

@@ -389,7 +389,7 @@ mkv_event_t kv_wait_event(kv_side_t *side, mkv_event_type_t type,
     return event;
 }
 
-void kv_say(kv_side_t *side, const char *text)
+void kv_send_word(kv_side_t *side, const char *text)
 {
     MKV_REQUIRE(mkv_proc_send(side->fd, text, strlen(text) + 1) == 0, "send: %s",
                 strerror(errno));

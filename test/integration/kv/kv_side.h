@@ -102,7 +102,7 @@ int kv_has_event(const kv_side_t *side, mkv_event_type_t type, const mkv_xfer_t 
 void kv_expect(kv_side_t *side, const char *text);
 
 /** Send a word to the other side. */
-void kv_say(kv_side_t *side, const char *text);
+void kv_send_word(kv_side_t *side, const char *text);
 
 /** Progress until *condition* is nonzero. */
 #define KV_PROGRESS_UNTIL(_side, _condition)                                           \

@@ -156,7 +156,7 @@ static void check_lane(const kv_side_t *side)
 static void end_src(kv_side_t *side, mkv_proc_t *proc)
 {
     check_lane(side);
-    kv_say(side, "bye");
+    kv_send_word(side, "bye");
     kv_side_close(side);
     ck_assert_int_eq(mkv_proc_wait(proc), 0);
     ck_assert_int_eq(proc->status, 0);

@@ -205,7 +205,7 @@ def sglang_side(tp_size, rank, tensors, mode):
 # ---- the other process ----
 
 
-def say(value, to):
+def send(value, to):
     print(json.dumps(value), file=to, flush=True)
 
 
@@ -220,9 +220,9 @@ def decode(which):
     else:
         side = sglang_side(int(which), int(which) - 1, tensors, "decode")
         packed = side.build_receiver_registration_message()
-    say([frame.hex() for frame in packed], answers)
+    send([frame.hex() for frame in packed], answers)
     for line in sys.stdin:
-        say(tensors[int(line)].read().hex(), answers)
+        send(tensors[int(line)].read().hex(), answers)
 
 
 class Connectors(unittest.TestCase):

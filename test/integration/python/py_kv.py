@@ -104,7 +104,7 @@ def wait(context, kind, transfer=None):
     raise AssertionError(f"no {kind.name} within {LIMIT_S} s")
 
 
-def told(context, kind, transfer):
+def values_and_end(context, kind, transfer):
     """Values of the events of this kind before the end, and that."""
     values = []
     for event in context.events(timeout=LIMIT_S):
@@ -135,7 +135,7 @@ def decode(is_once):
     pairs = peer.map()
     with_bytes = context.transfer(1, [pairs], Mode.WRITE, Role.DST)
     with_bytes.expose({0: THERE}, meta=b"first")
-    arrived, end = told(context, EventType.ARRIVED, with_bytes)
+    arrived, end = values_and_end(context, EventType.ARRIVED, with_bytes)
     wait(context, EventType.QUIET, with_bytes)
     for layer in range(LAYERS):
         if cache.read(layer) != expected(layer, 2, THERE, 1, HERE):
@@ -195,7 +195,7 @@ class TwoProcesses(unittest.TestCase):
         self.context.progress()
         self.assertEqual(write.query().num_ucp_calls, 0)
         opened.set()
-        values, end = told(self.context, EventType.LOCAL_DONE, write)
+        values, end = values_and_end(self.context, EventType.LOCAL_DONE, write)
         self.assertEqual((sorted(values), end.type), (list(range(LAYERS)), EventType.DONE))
         wait(self.context, EventType.QUIET, write)
         self.assertEqual(write.state, morikv.State.DONE)
@@ -216,7 +216,7 @@ class TwoProcesses(unittest.TestCase):
         message = wait(self.context, EventType.MSG)
         self.assertEqual((message.id, message.value), (9, 4))
         self.assertEqual(message.header, b"headtoken", "which came with its DONE")
-        self.assertEqual(sorted(message.data), list(range(LAYERS)), "told of at the other side")
+        self.assertEqual(sorted(message.data), list(range(LAYERS)), "reported at the other side")
         backend = "XGMI" if os.environ.get("KV_MEMORY") == "gpu" else "TCP"
         self.assertEqual(peer.query().backend.name, backend)
         self.context.close()
@@ -427,22 +427,22 @@ class Alone(unittest.TestCase):
         asks, _ = open_cache(1, options=threads)
         refuses, _ = open_cache(2, options=threads)
 
-        def hear(context, kind):
+        def next_event(context, kind):
             return next(event for event in context.events(LIMIT_S) if event.type == kind)
 
         with asks, refuses:
             asks.add_peer(refuses.blob())
-            pairs = hear(asks, EventType.PEER_READY).peer.map()
+            pairs = next_event(asks, EventType.PEER_READY).peer.map()
             read = asks.transfer(7, [pairs], Mode.READ, Role.DST, epoch=3, expect={0: 2})
             read.request(b"two of them")
-            asked = hear(refuses, EventType.INCOMING)
+            asked = next_event(refuses, EventType.INCOMING)
             self.assertEqual((asked.id, asked.epoch, asked.value), (7, 3, Mode.READ))
             self.assertEqual(asked.data, b"two of them")
             asked.peer.refuse(7, 3, "gone since noon")
             with self.assertRaises(errors.NotFoundError):
                 asked.peer.refuse(7, 3)
-            self.assertIn("gone since noon", hear(asks, EventType.FAILED).text)
-            self.assertIs(hear(asks, EventType.QUIET).transfer, read)
+            self.assertIn("gone since noon", next_event(asks, EventType.FAILED).text)
+            self.assertIs(next_event(asks, EventType.QUIET).transfer, read)
             read.close()
 
     def test_memory_that_cannot_be_moved_is_refused(self):

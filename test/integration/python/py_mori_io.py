@@ -168,7 +168,7 @@ class Side:
 # ---- the other process ----
 
 
-def say(value):
+def send(value):
     sys.stdout.write(json.dumps(value) + "\n")
     sys.stdout.flush()
 
@@ -186,22 +186,22 @@ def target():
     side = Side(2)
     side.add_blocks()
     packed = [side.engine.get_engine_desc(), *side.descs]
-    say([each.pack().hex() for each in packed])
+    send([each.pack().hex() for each in packed])
     for line in sys.stdin:
         command, *rest = json.loads(line)
         if command == "read":
-            say(side.memory[rest[0]].read().hex())
+            send(side.memory[rest[0]].read().hex())
         elif command == "note":
-            say(wait_for_note(side.engine, *rest))
+            send(wait_for_note(side.engine, *rest))
         elif command == "more":
             memory = new_memory()
-            say(side.engine.register_memory(memory.address, SIZE, 0, memory.loc).pack().hex())
+            send(side.engine.register_memory(memory.address, SIZE, 0, memory.loc).pack().hex())
             side.memory.append(memory)
         elif command == "blocks":
-            say(side.expose_blocks())
+            send(side.expose_blocks())
         elif command == "forget":
             side.engine.deregister_memory(side.descs[rest[0]])
-            say("forgotten")
+            send("forgotten")
 
 
 class TwoProcesses(unittest.TestCase):
@@ -222,7 +222,7 @@ class TwoProcesses(unittest.TestCase):
         self.side.add_blocks()
         self.engine = self.side.engine
         self.addCleanup(self.engine.close)
-        engine, *memory = [bytes.fromhex(each) for each in self.heard()]
+        engine, *memory = [bytes.fromhex(each) for each in self.answer()]
         self.remote_engine = EngineDesc.unpack(engine)
         self.remote = [MemoryDesc.unpack(each) for each in memory]
         self.engine.register_remote_engine(self.remote_engine)
@@ -231,19 +231,19 @@ class TwoProcesses(unittest.TestCase):
             for local, remote in zip(self.side.descs, self.remote)
         ]
 
-    def heard(self):
+    def answer(self):
         return json.loads(self.other.stdout.readline())
 
-    def tell(self, *command):
+    def send(self, *command):
         self.other.stdin.write(json.dumps(command) + "\n")
         self.other.stdin.flush()
 
-    def ask(self, *command):
-        self.tell(*command)
-        return self.heard()
+    def call(self, *command):
+        self.send(*command)
+        return self.answer()
 
     def there(self, tensor):
-        return bytes.fromhex(self.ask("read", tensor))
+        return bytes.fromhex(self.call("read", tensor))
 
     def succeed(self, *statuses):
         code = self.engine.wait_all(statuses, timeout_ms=LIMIT_MS)
@@ -274,7 +274,7 @@ class TwoProcesses(unittest.TestCase):
         for tensor in range(TENSORS):
             self.assertEqual(self.there(tensor), there[tensor])
         if BACKEND != BackendType.XGMI:
-            self.assertEqual(self.ask("note", self.engine.key, uid), StatusCode.SUCCESS)
+            self.assertEqual(self.call("note", self.engine.key, uid), StatusCode.SUCCESS)
 
         expected = bytearray(here[0])
         for a, b, n in zip(local, remote, sizes):
@@ -294,7 +294,7 @@ class TwoProcesses(unittest.TestCase):
         self.succeed(self.sessions[0].write(0, 0, 1, 1))  # the connection is there
         pairs = self.engine.peer(self.remote_engine.key).map([1])
         transfer = self.engine.context.transfer(1, [pairs], Mode.WRITE, Role.SRC)
-        self.tell("blocks")
+        self.send("blocks")
         exposed = self.side.wait(EventType.EXPOSED)[1]
         self.assertEqual((exposed.transfer, list(exposed.units[1].remote)), (transfer, THERE))
         plan = pairs.plan({1: (HERE, exposed.units[1].remote)})
@@ -303,7 +303,7 @@ class TwoProcesses(unittest.TestCase):
         transfer.seal()
         told = self.side.wait(EventType.QUIET)[0]
         layers = sorted(value for kind, value in told if kind == EventType.LOCAL_DONE)
-        self.assertEqual((layers, self.heard()), ([0, 1], [0, 1]))
+        self.assertEqual((layers, self.answer()), ([0, 1], [0, 1]))
         transfer.close()
         plan.close()
         pairs.close()
@@ -347,9 +347,9 @@ class TwoProcesses(unittest.TestCase):
             self.engine.create_session(self.remote[0], self.remote[0])
 
     def test_memory_that_comes_later_and_that_is_gone(self):
-        late = MemoryDesc.unpack(bytes.fromhex(self.ask("more")))
+        late = MemoryDesc.unpack(bytes.fromhex(self.call("more")))
         self.succeed(self.engine.create_session(self.side.descs[0], late).write(0, 0, 9, 1))
-        self.assertEqual(self.ask("forget", 0), "forgotten")
+        self.assertEqual(self.call("forget", 0), "forgotten")
         status = self.sessions[0].write(0, 0, 1, 2)
         self.assertNotEqual(status.WaitFor(LIMIT_MS), StatusCode.IN_PROGRESS)
         # the engine learned of it before, or a moment later

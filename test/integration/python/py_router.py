@@ -45,37 +45,37 @@ class Toy(unittest.TestCase):
         toy.wait_until_healthy(self.port)
         return decode
 
-    def ask(self, number):
-        ask = {"tokens": prompt(number), "max_tokens": 5}
-        return toy.call(self.port, "/generate", ask)
+    def generate(self, number):
+        request = {"tokens": prompt(number), "max_tokens": 5}
+        return toy.call(self.port, "/generate", request)
 
     def test_answers_are_those_of_one_process(self):
         self.start_all()
         with ThreadPoolExecutor(8) as pool:
-            answers = list(pool.map(self.ask, range(PROMPTS)))
+            answers = list(pool.map(self.generate, range(PROMPTS)))
         for number, (status, answer) in enumerate(answers):
             self.assertEqual(status, 200, answer)
             self.assertEqual(answer["tokens"], toy.generate(prompt(number), 5))
 
     def test_caches_that_are_not_used_are_noticed(self):
         self.start_all(TOY_FORGET="1")
-        answer = self.ask(1)[1]["tokens"]
+        answer = self.generate(1)[1]["tokens"]
         right = toy.generate(prompt(1), 5)
         self.assertEqual(answer[0], right[0])  # it came with DONE
         self.assertNotEqual(answer[1:], right[1:])
 
     def test_a_killed_peer_is_removed_and_comes_back(self):
         decode = self.start_all()
-        self.assertEqual(self.ask(1)[0], 200)
+        self.assertEqual(self.generate(1)[0], 200)
         decode.kill()
         decode.wait()
-        status, answer = self.ask(2)
+        status, answer = self.generate(2)
         self.assertNotEqual(status, 200)
         self.assertIn("error", answer)
         self.assertEqual(toy.call(self.port, "/health")[0], 503)
         self.start("decode", "d", str(self.port))
         toy.wait_until_healthy(self.port)
-        self.assertEqual(self.ask(3)[1].get("tokens"), toy.generate(prompt(3), 5))
+        self.assertEqual(self.generate(3)[1].get("tokens"), toy.generate(prompt(3), 5))
 
     def test_the_benchmark_prints_mean_and_spread(self):
         out = subprocess.run(

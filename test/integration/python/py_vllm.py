@@ -30,10 +30,10 @@ from morikv.vllm.scheduler import Scheduler  # noqa: E402
 from morikv.vllm.worker import Worker  # noqa: E402
 
 
-def wait_for(ask):
+def wait_for(condition):
     end = time.monotonic() + LIMIT_S
     while time.monotonic() < end:
-        answer = ask()
+        answer = condition()
         if answer:
             return answer
         time.sleep(0.001)  # a poll: an engine asks in each step
@@ -73,11 +73,11 @@ class Side:
     def results(self, kind, request_id):
         """Wait until the engine gets the result. :return: whether it has failed."""
 
-        def is_told(results):
+        def has_result(results):
             return request_id in results[kind]
 
-        told = wait_for(lambda: next(filter(is_told, [self.worker.take_results()]), None))
-        return request_id in told[2]
+        results = wait_for(lambda: next(filter(has_result, [self.worker.take_results()]), None))
+        return request_id in results[2]
 
 
 SENT, RECEIVED = 0, 1
@@ -265,8 +265,8 @@ class Schedulers(unittest.TestCase):
         self.assertEqual(self.scheduler.take_orders(more).steps, {"p": Step(5, {0: [4]}, False, 10, 10)})
         keeps, answer = self.scheduler.on_finished(asked, ([3, 9, 4],))
         self.assertTrue(keeps)
-        told = {"do_remote_prefill": True, "id": 5, "mode": "pull", "peers": ["ab"]}
-        self.assertEqual(answer, told)
+        expected = {"do_remote_prefill": True, "id": 5, "mode": "pull", "peers": ["ab"]}
+        self.assertEqual(answer, expected)
         self.assertEqual(self.scheduler.take_orders(output()).ended, {"p": True})
 
     def test_decode_requests_its_missing_blocks_once(self):

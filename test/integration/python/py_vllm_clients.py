@@ -98,7 +98,7 @@ class Engine:
             self.held.add(asked.request_id)
         return answer
 
-    def ask(self, asked, blocks, num_external=None):
+    def schedule_new(self, asked, blocks, num_external=None):
         """:return: how many tokens come from elsewhere."""
         count, _is_async = self.scheduler.num_remote_tokens(asked, 0)
         self.scheduler.on_blocks(
@@ -165,10 +165,10 @@ class Clients(unittest.TestCase):
             with self.assertLogs("vllm.morikv", "WARNING") as logs:
                 self.d.scheduler.on_new_request(asked)
             self.assertIn(f"request bad{number}: kv_transfer_params", logs.output[0], params)
-            self.assertEqual(self.d.ask(asked, [1, 2]), PROMPT, params)
+            self.assertEqual(self.d.schedule_new(asked, [1, 2]), PROMPT, params)
         good = request("good", self.prefill())
         self.d.scheduler.on_new_request(good)
-        self.d.ask(good, [11, 12])
+        self.d.schedule_new(good, [11, 12])
         self.until(lambda: len(self.d.received) == len(BAD) + 1)
         self.assertEqual(set(self.d.failed), {f"bad{number}" for number in range(len(BAD))})
         self.has([11, 12], [3, 9], 1)
@@ -183,7 +183,7 @@ class Clients(unittest.TestCase):
         for params in (5, "x", [1], {"do_remote_decode": False}, {}, None):
             asked = request("other", params)
             self.p.scheduler.on_new_request(asked)
-            self.assertEqual(self.p.ask(asked, [1]), 0)
+            self.assertEqual(self.p.schedule_new(asked, [1]), 0)
             self.assertIsNone(self.p.finish(asked, [1]))
         self.nothing_is_left()
 
@@ -192,7 +192,7 @@ class Clients(unittest.TestCase):
         for number, each in enumerate(params):
             asked = request(f"d{number}", each)
             self.d.scheduler.on_new_request(asked)
-            self.d.ask(asked, [2 * number, 2 * number + 1])
+            self.d.schedule_new(asked, [2 * number, 2 * number + 1])
         self.until(lambda: len(self.d.received) == 2)
         self.assertEqual(self.d.failed, ["d0"])
         self.nothing_is_left()
@@ -200,7 +200,7 @@ class Clients(unittest.TestCase):
     def load(self, name, params, blocks, there):
         asked = request(name, params)
         self.d.scheduler.on_new_request(asked)
-        self.d.ask(asked, blocks)
+        self.d.schedule_new(asked, blocks)
         self.until(lambda: name in self.d.received)
         self.assertEqual(self.d.failed, [])
         for layer in range(LAYERS):
@@ -240,7 +240,7 @@ class Clients(unittest.TestCase):
         self.assertIn("id 7 is that of request alice", logs.output[0])
         asked = request("d", answer)
         self.d.scheduler.on_new_request(asked)
-        self.d.ask(asked, [11, 12])
+        self.d.schedule_new(asked, [11, 12])
         self.until(lambda: self.d.received)
         self.assertEqual(self.d.failed, [])
         self.has([11, 12], [3, 9], 0xA1)
@@ -270,7 +270,7 @@ class Clients(unittest.TestCase):
                 self.d.finish(each, [])
             else:
                 hit = i > 0 and end == "hit"
-                self.d.ask(each, [4 + 2 * i, 5 + 2 * i], 0 if hit else None)
+                self.d.schedule_new(each, [4 + 2 * i, 5 + 2 * i], 0 if hit else None)
             self.d.step()
         expected = 1 if end else count
         self.until(lambda: len(self.d.received) == expected)
@@ -326,7 +326,7 @@ class Clients(unittest.TestCase):
             self.d.scheduler.on_new_request(each)
         with mock.patch.object(self.d.side.worker, "_open", side_effect=fails_once):
             for number, each in enumerate(asked):
-                self.d.ask(each, [2 * number, 2 * number + 1])
+                self.d.schedule_new(each, [2 * number, 2 * number + 1])
             with self.assertLogs("vllm.morikv", "ERROR"):
                 self.d.step()
             self.until(lambda: len(self.d.received) == 2)
@@ -376,7 +376,7 @@ class AnyOrder(Clients):
             yield
             end = chance.choice(("load", "load", "hit", "never", "abort"))
             if end != "never":
-                self.d.ask(asked, place, 0 if end == "hit" else None)
+                self.d.schedule_new(asked, place, 0 if end == "hit" else None)
                 self.d.step()
                 yield
             if end in ("never", "abort"):

@@ -87,7 +87,7 @@ class Decode:
         self.scheduler = MorikvConnector(config, role, ranks.cache_config(1))
         self.loading = {}
 
-    def ask(self, request_id, peers, mode):
+    def add_request(self, request_id, peers, mode):
         """A request comes whose cache these ranks have."""
         params = {"do_remote_prefill": True, "id": 7, "mode": mode, "peers": peers}
         request = types.SimpleNamespace(
@@ -154,15 +154,15 @@ class Killed(unittest.TestCase):
         self.worker = self.decode.rank.worker
         self.addCleanup(self.worker.close)
 
-    def ask(self, request_id, peers, mode=PUSH):
-        request = self.decode.ask(request_id, peers, mode)
+    def add_request(self, request_id, peers, mode=PUSH):
+        request = self.decode.add_request(request_id, peers, mode)
         self.decode.step()
         return request
 
     def push_half(self):
         """A window's first block has come, and its last one has not when prefill is killed."""
         p = Prefill(self)
-        request = self.ask("d", [p.blob])
+        request = self.add_request("d", [p.blob])
         p.compute(0, FILLED)
         wait_for(lambda: self.decode.has(FILLED))
         self.assertEqual(self.decode.step(), (set(), set()))
@@ -172,7 +172,7 @@ class Killed(unittest.TestCase):
     def push_whole(self):
         """Another prefill writes other bytes into the same blocks."""
         p = Prefill(self, seed=1)
-        self.ask("e", [p.blob])
+        self.add_request("e", [p.blob])
         p.compute_all()
         self.assertEqual(self.decode.settle(), set())
         self.assertTrue(self.decode.rank.is_right(seed=1))
@@ -186,13 +186,13 @@ class Killed(unittest.TestCase):
         self.push_whole()
 
     def test_no_block_is_free_before_it_is_quiet(self):
-        hear, held = self.worker._on_event, []
+        on_event, held = self.worker._on_event, []
 
         def hold(event):
             if event.type == EventType.QUIET:
                 held.append(event)
             else:
-                hear(event)
+                on_event(event)
 
         with mock.patch.object(self.worker, "_on_event", hold):
             request = self.push_half()
@@ -202,14 +202,14 @@ class Killed(unittest.TestCase):
             for _ in range(2):
                 self.assertEqual(self.decode.step(), (set(), set()))
         with self.worker._lock:
-            hear(held.pop())
+            on_event(held.pop())
         self.assertEqual(self.decode.settle(), {"d"})
         self.push_whole()
 
     def test_a_rank_of_two_takes_the_request_with_it(self):
         killed, other = Prefill(self, 0, 2), ranks.Rank("p", 1, 2)
         self.addCleanup(other.worker.close)
-        self.ask("d", [killed.blob, other.worker.blob()])
+        self.add_request("d", [killed.blob, other.worker.blob()])
         killed.compute(0, FILLED)
         other.chunk(0, FILLED)
         wait_for(lambda: self.decode.has(FILLED))
@@ -232,7 +232,7 @@ class Killed(unittest.TestCase):
             targets.append(target)
 
         with mock.patch.object(Target, "on_exposed", stop_and_read):
-            request = self.ask("d", peers, PULL)
+            request = self.add_request("d", peers, PULL)
             wait_for(lambda: len(targets) == len(peers))
         if len(peers) > 1:
             wait_for(lambda: targets[0].transfer.query().bytes > 0)
@@ -243,7 +243,7 @@ class Killed(unittest.TestCase):
     def pull_whole(self):
         p = Prefill(self, seed=1)
         p.compute_all()
-        self.ask("e", [p.blob], PULL)
+        self.add_request("e", [p.blob], PULL)
         self.assertEqual(self.decode.settle(), set())
         self.assertTrue(self.decode.rank.is_right(seed=1))
 

@@ -189,9 +189,9 @@ class Rank:
         return all(memory.raw == expected[id(memory)] for memory in self.memory.values())
 
 
-def wait_for(ask):
+def wait_for(condition):
     end = time.monotonic() + LIMIT_S
-    while not ask():
+    while not condition():
         if time.monotonic() > end:
             raise AssertionError(f"not within {LIMIT_S} s")
         time.sleep(0.001)  # a poll: the worker's thread gets the event

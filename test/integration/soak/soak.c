@@ -49,32 +49,32 @@ static struct {
     unsigned index;
 } next_worker;
 
-static void path_of_said(const soak_shared_t *shared, unsigned index, char *path,
-                         size_t size)
+static void path_of_output(const soak_shared_t *shared, unsigned index, char *path,
+                           size_t size)
 {
-    snprintf(path, size, "%s/%u.said", shared->dir, index);
+    snprintf(path, size, "%s/%u.output", shared->dir, index);
 }
 
 /* The worker's output goes to a file, so that the gardener can look for reasons */
 static int run_worker(int fd, void *arg)
 {
     char path[192];
-    int said;
+    int output;
 
     (void)fd;
     (void)arg;
-    path_of_said(next_worker.shared, next_worker.index, path, sizeof(path));
-    said = open(path, O_CREAT | O_TRUNC | O_WRONLY | O_APPEND | O_CLOEXEC, 0600);
-    if (said >= 0) {
-        (void)dup2(said, STDOUT_FILENO);
-        (void)dup2(said, STDERR_FILENO);
+    path_of_output(next_worker.shared, next_worker.index, path, sizeof(path));
+    output = open(path, O_CREAT | O_TRUNC | O_WRONLY | O_APPEND | O_CLOEXEC, 0600);
+    if (output >= 0) {
+        (void)dup2(output, STDOUT_FILENO);
+        (void)dup2(output, STDERR_FILENO);
     }
     return soak_work(next_worker.shared, next_worker.index);
 }
 
 /* Print the kernel's state of a process that does not end, and the call that it may
  * wait in */
-static void tell_living(const soak_shared_t *shared, unsigned index, pid_t pid)
+static void print_living(const soak_shared_t *shared, unsigned index, pid_t pid)
 {
     static const char *const names[] = {"stat", "wchan", "syscall"};
     char path[64], line[512];
@@ -130,7 +130,7 @@ static bool has_ucx_ended(const soak_shared_t *shared, unsigned index)
     bool result = false;
     FILE *file;
 
-    path_of_said(shared, index, path, sizeof(path));
+    path_of_output(shared, index, path, sizeof(path));
     file = fopen(path, "r");
     while ((file != NULL) && (fgets(line, sizeof(line), file) != NULL)) {
         result |= is_end_by_ucx(line);
@@ -317,7 +317,7 @@ static bool wind_up(gardener_t *gardener)
     is_over = wait_for(gardener, limit_ms + 15000, has_ended) && is_over;
     for (i = 0; i < SOAK_WORKERS; ++i) {
         if (gardener->procs[i].pid > 0) {
-            tell_living(gardener->shared, i, gardener->procs[i].pid);
+            print_living(gardener->shared, i, gardener->procs[i].pid);
             (void)has_ucx_ended(gardener->shared, i);
         }
     }

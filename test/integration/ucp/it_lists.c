@@ -248,7 +248,7 @@ static void side_receive(side_t *side, void *buffer, size_t size, const char *wh
     require(mkv_proc_recv(side->fd, buffer, size, -1) == (ssize_t)size, what);
 }
 
-static void say(int fd, const void *message, size_t length)
+static void send_bytes(int fd, const void *message, size_t length)
 {
     require(mkv_proc_send(fd, message, length) == 0, "the other process is gone");
 }
@@ -270,7 +270,7 @@ static void send_hello(side_t *side)
     hello.base = (uintptr_t)side->device.pool;
     memcpy(hello.address, address, hello.address_length);
     ucp_worker_release_address(side->worker, address);
-    say(side->fd, &hello, sizeof(hello));
+    send_bytes(side->fd, &hello, sizeof(hello));
     for (i = 0; i < NUM_REGIONS; ++i) {
         require(ucp_rkey_pack(side->context, side->memhs[i], &rkey, &key.length) ==
                     UCS_OK,
@@ -278,7 +278,7 @@ static void send_hello(side_t *side)
         require(key.length <= MAX_KEY, "a key is too long");
         memcpy(key.bytes, rkey, key.length);
         ucp_rkey_buffer_release(rkey);
-        say(side->fd, &key, sizeof(key));
+        send_bytes(side->fd, &key, sizeof(key));
     }
 }
 
@@ -297,7 +297,7 @@ static int target_main(int fd, void *arg)
     expect_pieces(&side, side.bytes);
     check_pool(&side, "after the lists");
     write_pool(&side, 3);
-    say(fd, "3", 1);
+    send_bytes(fd, "3", 1);
     side_receive(&side, &word, 1, "the pieces were not read");
     check_pool(&side, "after the reads");
     side_close(&side);
@@ -433,7 +433,7 @@ static int initiator_main(int fd)
     write_pool(&side, 2);
     put_lists(&side, ep, rkeys, hello.base);
     flush(&side, ep);
-    say(fd, "2", 1);
+    send_bytes(fd, "2", 1);
 
     side_receive(&side, &word, 1, "the target saw a wrong byte");
     get_pieces(&side, ep, rkeys, hello.base);
@@ -441,7 +441,7 @@ static int initiator_main(int fd)
     make_bytes(side.bytes, 3);
     expect_pieces(&side, side.bytes);
     check_pool(&side, "what was read");
-    say(fd, "4", 1);
+    send_bytes(fd, "4", 1);
 
     for (i = 0; i < NUM_REGIONS; ++i) {
         ucp_rkey_destroy(rkeys[i]);

@@ -69,7 +69,7 @@ typedef struct client {
 } client_t;
 
 
-static void client_say_error(const char *what, ucs_status_t status)
+static void client_print_error(const char *what, ucs_status_t status)
 {
     printf("error %s: %s\n", what, ucs_status_string(status));
 }
@@ -81,7 +81,7 @@ static void client_on_ep_error(void *arg, ucp_ep_h ep, ucs_status_t status)
     (void)ep;
     ++client->num_ep_errors;
     client->ep_status = status;
-    client_say_error("endpoint", status);
+    client_print_error("endpoint", status);
 }
 
 static void client_hang(const char *what)
@@ -146,7 +146,7 @@ static int client_call(client_t *client, ucp_app_msg_t *msg)
     return got > 0;
 }
 
-static uint64_t client_ask(client_t *client, int cmd, uint64_t a0, uint64_t a1)
+static uint64_t client_command(client_t *client, int cmd, uint64_t a0, uint64_t a1)
 {
     ucp_app_msg_t msg = {.a = {a0, a1}};
 
@@ -191,7 +191,7 @@ static void client_connect(client_t *client)
 
     status = ucp_ep_create(client->app->worker, &params, &client->ep);
     if (status != UCS_OK) {
-        client_say_error("connect", status);
+        client_print_error("connect", status);
         return;
     }
 
@@ -214,7 +214,7 @@ static void client_unpack(client_t *client, const void *key, const char *what)
     status = ucp_ep_rkey_unpack(client->ep, key, &client->rkey);
     if (status != UCS_OK) {
         client->rkey = NULL; /* not set on errors */
-        client_say_error(what, status);
+        client_print_error(what, status);
         return;
     }
 
@@ -331,11 +331,11 @@ static void client_greet(client_t *client)
         client, ucp_am_send_nbx(client->ep, UCP_APP_GREETING, NULL, 0, NULL, 0, &param),
         "greet");
     if (status != UCS_OK) {
-        client_say_error("greet", status);
+        client_print_error("greet", status);
         return;
     }
 
-    while (client_ask(client, UCP_APP_GREETED, 0, 0) == 0) {
+    while (client_command(client, UCP_APP_GREETED, 0, 0) == 0) {
         if (mkv_test_now_ms() > deadline) {
             client_hang("a greeting that does not come");
         }
@@ -398,15 +398,15 @@ static int client_move(client_t *client, const char *arg, int is_get)
 
     ++client->seed;
     client_fill_pieces(client, length, count, client->seed + (is_get ? 1000 : 0));
-    client_ask(client, UCP_APP_FILL, total, client->seed + (is_get ? 0 : 1000));
+    client_command(client, UCP_APP_FILL, total, client->seed + (is_get ? 0 : 1000));
     status = client_transfer_counted(client, length, count, is_get);
     if (status != UCS_OK) {
-        client_say_error(what, status);
+        client_print_error(what, status);
         return 0;
     }
 
     same = is_get ? client_check_pieces(client, length, count)
-                  : client_ask(client, UCP_APP_CHECK, total, client->seed);
+                  : client_command(client, UCP_APP_CHECK, total, client->seed);
     if (same != total) {
         printf("WRONG %s %zu x %zu: byte %zu differs\n", what, count, length, same);
         return CLIENT_EXIT_WRONG;
@@ -434,11 +434,11 @@ static int client_large(client_t *client)
 
     status = client_transfer(client, client->mem.length, 1, 0);
     if (status != UCS_OK) {
-        client_say_error("large", status);
+        client_print_error("large", status);
         return 0;
     }
 
-    same = client_ask(client, UCP_APP_CHECK_LARGE, client->seed, 0);
+    same = client_command(client, UCP_APP_CHECK_LARGE, client->seed, 0);
     if (same != client->mem.length) {
         printf("WRONG large %zu: differs after byte %zu\n", client->mem.length, same);
         return CLIENT_EXIT_WRONG;
@@ -461,7 +461,7 @@ static void client_try(client_t *client, const char *arg)
     if (status == UCS_OK) {
         printf("try %s ok\n", arg);
     } else {
-        client_say_error("try", status);
+        client_print_error("try", status);
     }
 }
 
@@ -480,7 +480,7 @@ static void client_post(client_t *client, const char *arg)
         request = ucp_put_nbx(client->ep, client->mem.addr, length, client->remote_addr,
                               client->rkey, &param);
         if (UCS_PTR_IS_ERR(request)) {
-            client_say_error("post", UCS_PTR_STATUS(request));
+            client_print_error("post", UCS_PTR_STATUS(request));
             return;
         }
         if (request != NULL) {
@@ -502,7 +502,7 @@ static void client_flush(client_t *client)
 
     request = ucp_ep_flush_nbx(client->ep, &param);
     if (UCS_PTR_IS_ERR(request)) {
-        client_say_error("flush", UCS_PTR_STATUS(request));
+        client_print_error("flush", UCS_PTR_STATUS(request));
     } else if (request != NULL) {
         client->posted[client->num_posted++] = request;
         printf("flush in progress\n");
@@ -554,7 +554,7 @@ static void client_fail(client_t *client)
         }
     }
 
-    client_say_error("fail", (status != UCS_OK) ? status : client->ep_status);
+    client_print_error("fail", (status != UCS_OK) ? status : client->ep_status);
 }
 
 static void client_for(client_t *client, const char *arg)
@@ -600,7 +600,7 @@ static void client_close_with(client_t *client, unsigned flags)
     status = client_wait(client, ucp_ep_close_nbx(client->ep, &param), "close");
     client->ep = NULL;
     if (status != UCS_OK) {
-        client_say_error("close", status);
+        client_print_error("close", status);
     } else {
         printf("close ok\n");
     }
@@ -652,7 +652,7 @@ static int client_do(client_t *client, const char *name, const char *arg)
     } else if (strcmp(name, "fail") == 0) {
         client_fail(client);
     } else if (strcmp(name, "free") == 0) {
-        client_ask(client, UCP_APP_FREE, strcmp(arg, "first") == 0, 0);
+        client_command(client, UCP_APP_FREE, strcmp(arg, "first") == 0, 0);
         printf("free %s\n", arg);
     } else if (strcmp(name, "close") == 0) {
         client_close(client);

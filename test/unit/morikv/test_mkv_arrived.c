@@ -57,8 +57,8 @@ static void finish(void)
 }
 
 /* The event number @a nth of this type, from 0 */
-static const mkv_event_t *told(const pair_side_t *side, mkv_event_type_t type,
-                               unsigned nth)
+static const mkv_event_t *event_at(const pair_side_t *side, mkv_event_type_t type,
+                                   unsigned nth)
 {
     size_t i;
 
@@ -71,15 +71,15 @@ static const mkv_event_t *told(const pair_side_t *side, mkv_event_type_t type,
     return NULL;
 }
 
-static void check_told(const pair_side_t *side, const mkv_xfer_t *xfer,
-                       mkv_event_type_t type, unsigned num)
+static void check_events(const pair_side_t *side, const mkv_xfer_t *xfer,
+                         mkv_event_type_t type, unsigned num)
 {
     const mkv_event_t *event;
     unsigned i;
 
     ck_assert_uint_eq(pair_count(side, type, xfer), num);
     for (i = 0; i < num; ++i) {
-        event = told(side, type, i);
+        event = event_at(side, type, i);
         ck_assert_uint_eq(event->value, 70 + i);
         ck_assert_uint_eq(event->id, 1);
         ck_assert_uint_eq(event->leg, 0);
@@ -99,22 +99,22 @@ START_TEST(a_layer_has_arrived_when_its_flush_has_ended)
     bind_both(MKV_WRITE);
     fake_ucp_hold(FAKE_UCP_FLUSH);
     post_layer(0);
-    check_told(A, active, MKV_EV_LOCAL_DONE, 1);
-    check_told(B, passive, MKV_EV_ARRIVED, 0);
+    check_events(A, active, MKV_EV_LOCAL_DONE, 1);
+    check_events(B, passive, MKV_EV_ARRIVED, 0);
     post_layer(1); /* the flush that runs does not cover it */
-    check_told(A, active, MKV_EV_LOCAL_DONE, 2);
+    check_events(A, active, MKV_EV_LOCAL_DONE, 2);
     ck_assert_uint_eq(pair_stats(A).flushes, 1);
     fake_ucp_hold(0);
     pair_run();
-    check_told(B, passive, MKV_EV_ARRIVED, 2);
+    check_events(B, passive, MKV_EV_ARRIVED, 2);
     ck_assert_uint_eq(pair_stats(A).flushes, 2);
     ck_assert_int_eq(pair_query(passive).state, MKV_XFER_BOUND);
     post_layer(2);
     post_layer(3);
     OK(mkv_xfer_seal(active, 0));
     pair_run();
-    check_told(A, active, MKV_EV_LOCAL_DONE, LAYERS);
-    check_told(B, passive, MKV_EV_ARRIVED, LAYERS);
+    check_events(A, active, MKV_EV_LOCAL_DONE, LAYERS);
+    check_events(B, passive, MKV_EV_ARRIVED, LAYERS);
     ck_assert_int_eq(pair_query(passive).state, MKV_XFER_DONE);
     finish();
 }
@@ -135,7 +135,7 @@ START_TEST(a_layer_of_mori_xgmi_has_arrived_when_it_is_complete)
     bind_both(MKV_WRITE);
     fake_ucp_hold(FAKE_UCP_FLUSH);
     post_layer(0);
-    check_told(B, passive, MKV_EV_ARRIVED, num);
+    check_events(B, passive, MKV_EV_ARRIVED, num);
     ck_assert_uint_eq(pair_stats(A).flushes, !num);
     post_layer(1);
     post_layer(2);
@@ -145,7 +145,7 @@ START_TEST(a_layer_of_mori_xgmi_has_arrived_when_it_is_complete)
     ck_assert_int_eq(pair_query(passive).status, num ? MKV_OK : MKV_INPROGRESS);
     fake_ucp_hold(0);
     pair_run();
-    check_told(B, passive, MKV_EV_ARRIVED, LAYERS);
+    check_events(B, passive, MKV_EV_ARRIVED, LAYERS);
     ck_assert_int_eq(pair_query(passive).state, MKV_XFER_DONE);
     finish();
 }
@@ -184,10 +184,10 @@ START_TEST(all_layers_are_reported_before_the_end)
     OK(mkv_xfer_seal(active, 0));
     fake_ucp_hold(0);
     pair_run();
-    check_told(A, active, MKV_EV_LOCAL_DONE, LAYERS);
-    check_told(B, passive, MKV_EV_ARRIVED, LAYERS);
-    ck_assert(told(A, MKV_EV_LOCAL_DONE, LAYERS - 1) < told(A, MKV_EV_DONE, 0));
-    ck_assert(told(B, MKV_EV_ARRIVED, LAYERS - 1) < told(B, MKV_EV_DONE, 0));
+    check_events(A, active, MKV_EV_LOCAL_DONE, LAYERS);
+    check_events(B, passive, MKV_EV_ARRIVED, LAYERS);
+    ck_assert(event_at(A, MKV_EV_LOCAL_DONE, LAYERS - 1) < event_at(A, MKV_EV_DONE, 0));
+    ck_assert(event_at(B, MKV_EV_ARRIVED, LAYERS - 1) < event_at(B, MKV_EV_DONE, 0));
     finish();
 }
 END_TEST
@@ -203,8 +203,8 @@ START_TEST(unrequested_layers_are_not_reported)
     OK(mkv_xfer_post(active, 0, plan, &sel, NULL));
     OK(mkv_xfer_seal(active, 0));
     pair_run();
-    check_told(A, active, MKV_EV_LOCAL_DONE, 1);
-    check_told(B, passive, MKV_EV_ARRIVED, 1);
+    check_events(A, active, MKV_EV_LOCAL_DONE, 1);
+    check_events(B, passive, MKV_EV_ARRIVED, 1);
     ck_assert_int_eq(pair_query(passive).state, MKV_XFER_DONE);
     finish();
 }
@@ -228,8 +228,8 @@ START_TEST(no_layer_is_reported_after_an_error)
         fake_ucp_hold(0);
     }
     pair_run();
-    check_told(A, active, MKV_EV_LOCAL_DONE, 1);
-    check_told(B, passive, MKV_EV_ARRIVED, 0);
+    check_events(A, active, MKV_EV_LOCAL_DONE, 1);
+    check_events(B, passive, MKV_EV_ARRIVED, 0);
     ck_assert_int_lt(pair_query(active).status, MKV_OK);
     ck_assert_int_lt(pair_query(passive).status, MKV_OK);
     finish();
@@ -246,7 +246,7 @@ START_TEST(a_peer_that_goes_meanwhile_gets_no_notification)
     fake_ucp_break(UCS_ERR_CONNECTION_RESET);
     fake_ucp_hold(0);
     pair_run();
-    check_told(B, passive, MKV_EV_ARRIVED, 0);
+    check_events(B, passive, MKV_EV_ARRIVED, 0);
     ck_assert_int_eq(pair_query(active).status, MKV_ERR_PEER);
     pair_now += 1000000000000ull;
     pair_run();
@@ -290,16 +290,16 @@ START_TEST(a_reader_gets_notified_of_each_layer)
     bind_both(MKV_READ);
     fake_ucp_hold(_i ? FAKE_UCP_FLUSH : FAKE_UCP_GET);
     post_layer(0);
-    check_told(A, active, MKV_EV_ARRIVED, 0);
+    check_events(A, active, MKV_EV_ARRIVED, 0);
     fake_ucp_hold(0);
     pair_run();
-    check_told(A, active, MKV_EV_ARRIVED, 1);
+    check_events(A, active, MKV_EV_ARRIVED, 1);
     post_layer(1);
     post_layer(2);
     post_layer(3);
     OK(mkv_xfer_seal(active, 0));
     pair_run();
-    check_told(A, active, MKV_EV_ARRIVED, LAYERS);
+    check_events(A, active, MKV_EV_ARRIVED, LAYERS);
     ck_assert_uint_eq(pair_count(A, MKV_EV_LOCAL_DONE, NULL), 0);
     ck_assert_uint_eq(pair_count(B, MKV_EV_LOCAL_DONE, NULL), 0);
     ck_assert_uint_eq(pair_count(B, MKV_EV_ARRIVED, NULL), 0);

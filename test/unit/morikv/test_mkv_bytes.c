@@ -121,7 +121,7 @@ static mkv_status_t refused(uint64_t num, int has_slices)
     return mkv_plan_create_bytes(A->maps[1], &bytes, 1, 0, &plan);
 }
 
-static void says(const char *text)
+static void expect_error(const char *text)
 {
     ck_assert_msg(strstr(mkv_last_error(), text) != NULL, "'%s' is not in '%s'", text,
                   mkv_last_error());
@@ -268,8 +268,8 @@ START_TEST(bytes_that_occur_twice_are_refused_in_a_write)
     }
     plan = plan_of(2, _i, 0);
     IS(mkv_xfer_post(active, 0, plan, NULL, NULL), MKV_ERR_DUPLICATE);
-    says((_i == 2) ? "byte 807 of peer B occurs twice"
-                   : "byte 96 of peer B occurs twice");
+    expect_error((_i == 2) ? "byte 807 of peer B occurs twice"
+                           : "byte 96 of peer B occurs twice");
     OK(mkv_plan_destroy(plan));
     give_up();
 }
@@ -312,15 +312,15 @@ START_TEST(what_is_no_piece_of_the_regions_is_refused)
     piece(0, 0, 0, LENGTH);
     piece(1, 1, 0, LENGTH);
     IS(refused(2, 0), MKV_ERR_BOUNDS);
-    says("piece 1: bytes [1, 4097) of the region of 4096 here");
+    expect_error("piece 1: bytes [1, 4097) of the region of 4096 here");
     piece(1, 0, LENGTH - 7, 8);
     IS(refused(2, 0), MKV_ERR_BOUNDS);
-    says("piece 1: bytes [4089, 4097) of the region of 4096 at peer B");
+    expect_error("piece 1: bytes [4089, 4097) of the region of 4096 at peer B");
     piece(1, UINT64_MAX, 0, 2);
     IS(refused(2, 0), MKV_ERR_BOUNDS);
     piece(1, 0, 0, 0);
     IS(refused(2, 0), MKV_ERR_INVALID);
-    says("piece 1: length 0");
+    expect_error("piece 1: length 0");
     piece(0, 0, 0, 8);
     slice(0, 3, 2048, 8);
     IS(refused(1, 1), MKV_ERR_BOUNDS);
@@ -348,7 +348,7 @@ START_TEST(what_is_given_wrongly_is_refused)
        MKV_ERR_UNSUPPORTED);
     bytes[0].layer = 1;
     IS(mkv_plan_create_bytes(A->maps[1], bytes, 1, 0, &plan), MKV_ERR_PAIRING);
-    says("no component 1 layer 1 part 0");
+    expect_error("no component 1 layer 1 part 0");
     bytes[0] = bytes[1];
     bytes[0].reserved_end[1] = 1;
     IS(mkv_plan_create_bytes(A->maps[1], bytes, 1, 0, &plan), MKV_ERR_UNSUPPORTED);
@@ -360,7 +360,7 @@ START_TEST(what_is_given_wrongly_is_refused)
     IS(mkv_plan_create_bytes(A->maps[1], bytes, 1, 0, &plan), MKV_ERR_INVALID);
     plan = plan_of(1, 0, 0);
     IS(mkv_xfer_post(active, 0, plan, &sel, NULL), MKV_ERR_INVALID);
-    says("a plan of bytes has no positions");
+    expect_error("a plan of bytes has no positions");
     OK(mkv_plan_destroy(plan));
     give_up();
 }
@@ -377,13 +377,13 @@ START_TEST(bytes_between_units_are_refused)
     bind_bytes(MKV_WRITE, "tcp", &units_of_64, &units_of_64, blocks_3_5, 2, NULL);
     piece(0, _i ? 64 : 5 * 64, _i ? 5 * 64 : 64, 49);
     IS(refused(1, 0), MKV_ERR_BOUNDS);
-    says("are not all of a unit: units have 48 bytes of each 64");
+    expect_error("are not all of a unit: units have 48 bytes of each 64");
     piece(0, _i ? 0 : 47, _i ? 47 : 0, 2);
     IS(refused(1, 0), MKV_ERR_BOUNDS);
     piece(0, 0, 0, 48);
     slice(0, 3, _i ? 64 : 63, _i ? 63 : 64);
     IS(refused(1, 1), MKV_ERR_BOUNDS);
-    says(_i ? "bytes [63, 111) at peer B" : "bytes [63, 111) here");
+    expect_error(_i ? "bytes [63, 111) at peer B" : "bytes [63, 111) here");
     give_up();
 }
 END_TEST
@@ -412,8 +412,9 @@ START_TEST(a_piece_of_a_unit_not_exposed_is_refused)
         pair_run();
     } else {
         IS(mkv_xfer_post(active, 0, plan, NULL, NULL), MKV_ERR_BOUNDS);
-        says(_i ? "peer B has not exposed block 4 to transfer 1"
-                : "4 bytes from 128 on: peer B has not exposed block 2 to transfer 1");
+        expect_error(
+            _i ? "peer B has not exposed block 4 to transfer 1"
+               : "4 bytes from 128 on: peer B has not exposed block 2 to transfer 1");
     }
     OK(mkv_plan_destroy(plan));
     give_up();
@@ -438,7 +439,7 @@ static void expose_7_and_8(const mkv_region_t *theirs, uint64_t both, uint64_t b
     piece(0, 0, beyond * 64 + 10, 64);
     plan = plan_of(1, 0, 0);
     IS(mkv_xfer_post(active, 0, plan, NULL, NULL), MKV_ERR_BOUNDS);
-    says("has not exposed block 9");
+    expect_error("has not exposed block 9");
     OK(mkv_plan_destroy(plan));
     give_up();
 }
@@ -474,7 +475,7 @@ START_TEST(memory_without_units_may_be_of_another_length)
 
     bind_bytes(MKV_WRITE, "tcp", &whole, &half, block_0, 1, NULL);
     IS(mkv_plan_create(A->maps[1], &units, 1, 0, &plan), MKV_ERR_GEOMETRY);
-    says("takes plans of bytes");
+    expect_error("takes plans of bytes");
     piece(0, LENGTH - 8, 0, 8);
     plan = plan_of(1, 0, 0);
     move(plan);
@@ -506,7 +507,7 @@ START_TEST(memory_without_units_has_none)
     OK(mkv_map_destroy(A->maps[1]));
     A->maps[1] = NULL;
     IS(mkv_map_create(A->peers[1], NULL, &A->maps[1]), MKV_ERR_GEOMETRY);
-    says("MKV_REGION_BYTES is 2 here and 0 there");
+    expect_error("MKV_REGION_BYTES is 2 here and 0 there");
     A->maps[1] = NULL;
     pair_teardown();
 }

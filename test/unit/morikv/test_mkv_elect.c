@@ -89,7 +89,7 @@ static mkv_map_attr_t attr_of(unsigned from, unsigned to)
     return attr;
 }
 
-static void says(const char *text)
+static void expect_error(const char *text)
 {
     ck_assert_msg(strstr(mkv_last_error(), text) != NULL, "'%s' is not in '%s'", text,
                   mkv_last_error());
@@ -112,7 +112,7 @@ START_TEST(state_of_context_parallel_ranks_is_given_once)
     meet(0, 1);
     meet(2, 1);
     IS(map(0, 1, 2, 0), MKV_ERR_TOPOLOGY);
-    says("depends on MKV_MAP_SRC or MKV_MAP_DST");
+    expect_error("depends on MKV_MAP_SRC or MKV_MAP_DST");
     OK(map(0, 1, 1, 0));
     ck_assert_uint_eq(attr_of(0, 1).num_pairs, 1);
     OK(map(2, 1, 1, 0));
@@ -176,7 +176,7 @@ START_TEST(a_region_may_be_shared_by_others_than_the_tp_group)
     OK(mkv_map_destroy(A->maps[1]));
     A->maps[1] = NULL;
     IS(map(0, 1, 2, 0), MKV_ERR_TOPOLOGY);
-    says(
+    expect_error(
         "tp size is 4 here and 2 there, expected equal, as component 2 layer 1 part 0");
     pair_teardown();
 }
@@ -272,11 +272,12 @@ START_TEST(unrequested_components_need_not_pair)
     OK(map(1, 0, 1, 0));
     ck_assert_uint_eq(attr_of(1, 0).num_pairs, 1);
     IS(map(0, 1, 2, 0), MKV_ERR_PAIRING);
-    says("1 regions here and 0 there; component 2 layer 1 part 0 is missing there");
+    expect_error(
+        "1 regions here and 0 there; component 2 layer 1 part 0 is missing there");
     IS(map(0, 1, 4, 0), MKV_ERR_PAIRING);
-    says("none of ");
+    expect_error("none of ");
     IS(map(0, 1, 2, MKV_MAP_INTERSECT), MKV_ERR_PAIRING);
-    says("none of ");
+    expect_error("none of ");
     pair_teardown();
 }
 END_TEST

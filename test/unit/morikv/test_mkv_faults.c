@@ -506,7 +506,7 @@ static void pass(unsigned ms)
 
 /* No proof exists for an end before the peer learned of the beginning, so the operator
  * declares the process killed */
-static void tell_who_was_killed(void)
+static void declare_killed_peers_dead(void)
 {
     unsigned i, side;
 
@@ -546,7 +546,7 @@ static void expect_all_over(void)
     for (i = 0; i < 50; ++i) {
         pass(100);
     }
-    tell_who_was_killed();
+    declare_killed_peers_dead();
     for (i = 0; i < NUM_REQUESTS; ++i) {
         for (side = 0; side < 2; ++side) {
             half_t *half = &requests[i].halves[side];

@@ -25,7 +25,7 @@ static void receive(mkv_msg_type_t type, uint64_t to, uint32_t seq, unsigned spo
     mkv_wbuf_cleanup(&wbuf);
 }
 
-static void say(uint32_t value)
+static void send_value(uint32_t value)
 {
     OK(mkv_send(B->peers[0], 0, value, NULL, 0, NULL, 0));
     pair_run();
@@ -47,7 +47,7 @@ START_TEST(a_number_that_comes_twice_is_one_message)
     }
     receive(MKV_MSG_USER, me, seq, 0);
     B->peers[0]->tx_seq += 2;
-    say(5);
+    send_value(5);
     ck_assert_uint_eq(pair_stats(A).msgs_stale, stale + (unsigned)_i);
     ck_assert_uint_eq(pair_count(A, MKV_EV_MSG, NULL), 3);
     ck_assert_uint_eq(pair_last(A, MKV_EV_MSG, NULL)->value, 5);
@@ -69,7 +69,7 @@ START_TEST(what_is_sent_to_another_context_changes_nothing)
     ck_assert_uint_eq(pair_count(A, MKV_EV_MSG, NULL), 0);
     ck_assert_uint_eq(pair_count(A, MKV_EV_PEER_FAILED, NULL), 0);
     ck_assert_uint_eq(A->peers[1]->rx_seq, seq);
-    say(5);
+    send_value(5);
     ck_assert_uint_eq(pair_last(A, MKV_EV_MSG, NULL)->value, 5);
     pair_teardown();
 }
@@ -178,7 +178,7 @@ START_TEST(nothing_of_a_peer_is_delivered_before_it_is_ready)
 {
     pair_setup();
     A->peers[1]->state = MKV_CONN_SHAKING;
-    say(5);
+    send_value(5);
     ck_assert_uint_eq(pair_count(A, MKV_EV_MSG, NULL), 0);
     A->peers[1]->state = MKV_CONN_READY;
     mkv_inbox_resume(A->peers[1]);
@@ -201,7 +201,7 @@ START_TEST(messages_of_a_closed_peer_are_not_delivered)
     OK(mkv_peer_close(peer, MKV_CLOSE_FLUSH));
     A->peers[1] = NULL;
     ck_assert(!mkv_conn_is_cut_off(peer->state));
-    say(5);
+    send_value(5);
     ck_assert_uint_eq(pair_count(A, MKV_EV_MSG, NULL), 0);
     fake_ucp_hold(0);
     pair_run();

@@ -111,7 +111,7 @@ static void *count_for_ever(void *arg)
     return NULL;
 }
 
-static void *tell_that_the_leader_is_gone(void *arg)
+static void *report_end_of_leader(void *arg)
 {
     (void)arg;
     mkv_proc_wait_leader();
@@ -171,8 +171,7 @@ static int own_claims(int fd)
     }
     MKV_REQUIRE(mkv_proc_send(fd, numbers, sizeof(numbers)) == 0, "send");
     if (owner->leaves) {
-        MKV_REQUIRE(pthread_create(&thread, NULL, tell_that_the_leader_is_gone, NULL) ==
-                        0,
+        MKV_REQUIRE(pthread_create(&thread, NULL, report_end_of_leader, NULL) == 0,
                     "thread");
         mkv_proc_end_leader();
     }

@@ -68,7 +68,7 @@ static void close_sets(void)
     fake_ucp_reset();
 }
 
-static void says(const char *text)
+static void expect_error(const char *text)
 {
     ck_assert_msg(strstr(mkv_last_error(), text) != NULL, "'%s' is not in '%s'", text,
                   mkv_last_error());
@@ -165,14 +165,14 @@ START_TEST(a_block_behind_the_last_one_is_refused)
 
     open_pair(8, 2);
     IS(plan_blocks(1, &bad[3], 4, good), MKV_ERR_BOUNDS);
-    says("local block 16 at position 0, the regions have 16");
+    expect_error("local block 16 at position 0, the regions have 16");
     IS(plan_blocks(1, good, 4, bad), MKV_ERR_BOUNDS);
-    says("remote block 16 at position 3");
+    expect_error("remote block 16 at position 3");
     close_sets();
     open_pair(2, 8);
     IS(plan_blocks(4, bad, 1, good), MKV_ERR_BOUNDS);
     IS(plan_blocks(4, good, 1, &bad[3]), MKV_ERR_BOUNDS);
-    says("remote block 16 at position 0, peer d0 has 16");
+    expect_error("remote block 16 at position 0, peer d0 has 16");
     OK(plan_blocks(4, good, 1, good));
     close_sets();
 }
@@ -219,7 +219,7 @@ static void refused(const ranks_part_t *mine, const ranks_part_t *theirs,
     ranks_connect(&source, blobs, length);
     run();
     ck_assert_int_eq(mkv_map_create(source.ranks[0].peers[0], &params, &map), status);
-    says(text);
+    expect_error(text);
     close_sets();
 }
 
@@ -316,7 +316,7 @@ static void match(const mkv_region_t *mine, const mkv_region_t *theirs, int32_t 
         if (status == MKV_OK) {
             OK(mkv_map_destroy(map));
         } else {
-            says(text);
+            expect_error(text);
         }
         pair_teardown();
     }
@@ -417,19 +417,19 @@ START_TEST(units_of_a_wrong_size_are_refused)
 
     pair_setup();
     IS(add(&region), MKV_ERR_GEOMETRY);
-    says(
+    expect_error(
         "unit_bytes is 96, but outer 1 x 4 tokens x 6 elements of this rank x 8 bytes is "
         "192");
     region.shard_size = 5;
     IS(add(&region), MKV_ERR_TOPOLOGY);
-    says("12 elements cannot be divided among 5 ranks");
+    expect_error("12 elements cannot be divided among 5 ranks");
     region.shard_size = 1;
     IS(add(&region), MKV_ERR_INVALID);
-    says("rank 1 of 1");
+    expect_error("rank 1 of 1");
     region.shard_size = 4;
     region.groups[1] = 1;
     IS(add(&region), MKV_ERR_INVALID);
-    says("group 1 of 1 has 1 elements");
+    expect_error("group 1 of 1 has 1 elements");
     region.groups[1] = 0;
     region.num_groups = MKV_MAX_GROUPS + 1;
     IS(add(&region), MKV_ERR_INVALID);
@@ -451,7 +451,7 @@ START_TEST(a_map_of_a_source_is_for_a_source)
     OK(mkv_map_create(A->peers[1], &params, &map));
     xfer.legs = &map;
     IS(mkv_xfer_open(A->ctx, &xfer, &handle), MKV_ERR_INVALID);
-    says("for transfers in which this side is the source");
+    expect_error("for transfers in which this side is the source");
     OK(mkv_map_destroy(map));
     pair_teardown();
 }

@@ -95,7 +95,7 @@ static int compare_ns(const void *a, const void *b)
 
 /* How long a call of each kind takes together, in ns: the median, since any single one
  * may stand while the machine does something else */
-static uint64_t median_of_asking(void)
+static uint64_t median_of_query(void)
 {
     mkv_xfer_attr_t attr = {.size = sizeof(attr)};
     static uint64_t ns[1001];
@@ -127,7 +127,7 @@ START_TEST(a_query_takes_twenty_microseconds_while_another_thread_reads)
     fake_ucp_hold(DATA);
     OK(mkv_xfer_post(active, 0, plan, NULL, NULL));
     thread = go_inside();
-    ns = median_of_asking();
+    ns = median_of_query();
     come_out(thread);
     if (getenv("MKV_UNDER_VALGRIND") == NULL) {
         ck_assert_uint_le(ns, 20000);
@@ -259,28 +259,28 @@ START_TEST(a_post_for_what_ends_meanwhile_is_dropped)
 }
 END_TEST
 
-typedef struct asking {
+typedef struct gate_calls {
     bool is_open;
     unsigned num;
     pthread_t first; /* who asked */
-} asking_t;
+} gate_calls_t;
 
-static int count_asking(void *arg)
+static int count_gate_call(void *arg)
 {
-    asking_t *asking = arg;
+    gate_calls_t *calls = arg;
 
-    if (asking->num++ == 0) {
-        asking->first = pthread_self();
+    if (calls->num++ == 0) {
+        calls->first = pthread_self();
     }
-    return asking->is_open;
+    return calls->is_open;
 }
 
 /* Loop index: whether another thread is inside, which checks before it leaves */
 /* CC-01 */
 START_TEST(a_gate_is_checked_by_the_posting_or_progressing_thread)
 {
-    asking_t asking = {.num = 0};
-    mkv_gate_t gate = {.size = sizeof(gate), .ready = count_asking, .arg = &asking};
+    gate_calls_t calls = {.num = 0};
+    mkv_gate_t gate = {.size = sizeof(gate), .ready = count_gate_call, .arg = &calls};
     pthread_t thread = pthread_self();
     unsigned num;
 
@@ -291,18 +291,18 @@ START_TEST(a_gate_is_checked_by_the_posting_or_progressing_thread)
     }
     OK(mkv_xfer_post(active, 0, plan, NULL, &gate));
     if (_i == 1) {
-        ck_assert_uint_eq(asking.num, 0);
+        ck_assert_uint_eq(calls.num, 0);
         come_out(thread);
     }
-    ck_assert_uint_gt(asking.num, 0);
-    ck_assert(pthread_equal(asking.first, thread));
+    ck_assert_uint_gt(calls.num, 0);
+    ck_assert(pthread_equal(calls.first, thread));
     ck_assert_uint_eq(fake_ucp_num_calls(DATA), 0);
     OK(mkv_xfer_seal(active, 0));
-    num = asking.num;
-    asking.is_open = true;
+    num = calls.num;
+    calls.is_open = true;
     pair_run();
     ck_assert_int_eq(pair_query(passive).state, MKV_XFER_DONE);
-    ck_assert_uint_eq(asking.num, num + 1); /* it is not queried again */
+    ck_assert_uint_eq(calls.num, num + 1); /* it is not queried again */
     finish();
 }
 END_TEST

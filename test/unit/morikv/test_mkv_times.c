@@ -339,11 +339,11 @@ END_TEST
 typedef struct told {
     unsigned num;
     mkv_status_t status;
-} told_t;
+} notified_t;
 
 static void ended(void *arg, mkv_status_t status)
 {
-    told_t *told = arg;
+    notified_t *told = arg;
 
     ++told->num;
     told->status = status;
@@ -353,7 +353,7 @@ static void ended(void *arg, mkv_status_t status)
 /* OB-08 */
 START_TEST(a_stream_is_let_go_when_the_transfer_ends)
 {
-    told_t told = {0};
+    notified_t told = {0};
     mkv_xfer_params_t params = {.size = sizeof(params),
                                 .id = 1,
                                 .mode = MKV_WRITE,

@@ -269,7 +269,7 @@ static const lie_t lies[] = {
 
 #define NUM_LIES (sizeof(lies) / sizeof(lies[0]))
 
-static mkv_msg_t tell_lie(const lie_t *lie)
+static mkv_msg_t sample_with_lie(const lie_t *lie)
 {
     mkv_msg_t msg = sample(lie->type);
 
@@ -285,7 +285,7 @@ static mkv_msg_t tell_lie(const lie_t *lie)
 
 START_TEST(values_out_of_range_are_refused)
 {
-    mkv_msg_t msg = tell_lie(&lies[_i]);
+    mkv_msg_t msg = sample_with_lie(&lies[_i]);
     mkv_wbuf_t wbuf;
 
     mkv_wbuf_init(&wbuf);

@@ -111,12 +111,12 @@ static void end(void)
     pair_teardown();
 }
 
-static mkv_status_t ask(mkv_xfer_t *xfer)
+static mkv_status_t request(mkv_xfer_t *xfer)
 {
     return mkv_xfer_request(xfer, 0, "x", 1);
 }
 
-static mkv_status_t ask_no_leg(mkv_xfer_t *xfer)
+static mkv_status_t request_no_leg(mkv_xfer_t *xfer)
 {
     return mkv_xfer_request(xfer, 7, "x", 1);
 }
@@ -196,8 +196,8 @@ static const struct {
     mkv_status_t (*call)(mkv_xfer_t *xfer);
     int expected[NUM_STATES];
 } calls[] = {
-    {"ask",
-     ask,
+    {"request",
+     request,
      {OKAY, OKAY, OKAY, OKAY, OKAY, OKAY, OKAY, INVAL, INVAL, GAVE, GAVE, GAVE}},
     {"expose",
      expose,
@@ -225,7 +225,8 @@ static const struct {
 
 /* Calls that are wrong in every state */
 static mkv_status_t (*const nevers[])(mkv_xfer_t *xfer) = {
-    ask_no_leg, post_no_leg, extend, query_no_leg, abort_no_leg, abort_with_success};
+    request_no_leg, post_no_leg,  extend,
+    query_no_leg,   abort_no_leg, abort_with_success};
 
 static void expect_unchanged(const mkv_xfer_t *xfer, const mkv_xfer_attr_t *before)
 {

@@ -625,7 +625,7 @@ START_TEST(device_is_at_its_pci_address)
 }
 END_TEST
 
-static double told_bandwidth(uct_ep_operation_t op)
+static double estimated_bandwidth(uct_ep_operation_t op)
 {
     uct_perf_attr_t attr = {.field_mask = CT_PERF_FIELD_OPERATION |
                                           CT_PERF_FIELD_BANDWIDTH |
@@ -648,11 +648,11 @@ START_TEST(cut_operations_have_a_lower_estimate)
     setenv("FAKE_VERBS_DEVICES", "fake0:rxe,fake1:rxe", 1);
     rig_open(&rig, SIZE);
     whole = rig.side[0].attr.bandwidth.shared;
-    ck_assert(told_bandwidth(CT_PERF_PUT_ZCOPY) == whole);
-    ck_assert(told_bandwidth(CT_PERF_GET_ZCOPY) == whole);
+    ck_assert(estimated_bandwidth(CT_PERF_PUT_ZCOPY) == whole);
+    ck_assert(estimated_bandwidth(CT_PERF_GET_ZCOPY) == whole);
     for (i = 0; i < sizeof(cut) / sizeof(cut[0]); i++) {
-        ck_assert(told_bandwidth(cut[i]) < whole);
-        ck_assert(told_bandwidth(cut[i]) > whole * 0.98);
+        ck_assert(estimated_bandwidth(cut[i]) < whole);
+        ck_assert(estimated_bandwidth(cut[i]) > whole * 0.98);
     }
     ck_assert_uint_eq(rig.side[0].attr.cap.put.max_bcopy,
                       8192); /* of 8256: 2 packets */

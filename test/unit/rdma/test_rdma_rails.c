@@ -216,7 +216,7 @@ static int is_met(unsigned arg)
     return fake_verbs_faults_unmet() == 0;
 }
 
-static int is_told(unsigned at)
+static int is_error_reported(unsigned at)
 {
     return rails[at].side[0].events.num_ep_errors > 0;
 }
@@ -499,7 +499,7 @@ START_TEST(devices_that_make_no_queue_pair_fail_the_endpoint)
     start_with("1");
     fake_verbs_fail_call("ibv_create_qp", 1, 1000, EIO);
     fake_verbs_qp_fatal(qp_num_of_rail_0);
-    progress_until(is_told, 0);
+    progress_until(is_error_reported, 0);
     fake_verbs_reset();
     finish();
 }

@@ -53,7 +53,7 @@ static void put_all(uct_ep_h ep)
     }
 }
 
-static void expect_told(unsigned at, unsigned errors)
+static void expect_errors_reported(unsigned at, unsigned errors)
 {
     ck_assert_uint_eq(rig.side[at].events.num_ep_errors, errors);
 }
@@ -69,8 +69,8 @@ static void expect_all_well(void)
     }
     rig_check(&rig, 0, NUM * BLOCK);
     ck_assert_int_eq(rig_flush(&rig, conn.ep[0]), UCS_OK);
-    expect_told(0, 0);
-    expect_told(1, 0);
+    expect_errors_reported(0, 0);
+    expect_errors_reported(1, 0);
 }
 
 static void finish(void)
@@ -237,7 +237,7 @@ START_TEST(gets_bring_the_bytes_of_the_peer)
     for (i = 0; i < NUM * BLOCK; i++) {
         ck_assert_int_eq(((char *)rig.mem[0].addr)[i], 0); /* the peer's is empty */
     }
-    expect_told(0, 0);
+    expect_errors_reported(0, 0);
     finish();
 }
 END_TEST
@@ -283,8 +283,8 @@ static void expect_messages(unsigned at, uint64_t num)
     ck_assert_int_eq(rig_flush(&rig, conn.ep[1]), UCS_OK);
     ck_assert_uint_eq(rig.num_am[at], num);
     ck_assert_uint_eq(rig.bad_am[at], 0);
-    expect_told(0, 0);
-    expect_told(1, 0);
+    expect_errors_reported(0, 0);
+    expect_errors_reported(1, 0);
 }
 
 static void send_all(unsigned from, unsigned num, size_t length)

@@ -249,7 +249,7 @@ __attribute__((format(printf, 6, 0))) static ucs_log_func_rc_t keep_warning(
 
 /* Check the log for a user that may not override modes. The page is looked up twice; a
  * page that is gone logs nothing. */
-static void user_is_told(uid_t user, uint64_t owner, const char *words)
+static void expect_log_of_user(uid_t user, uint64_t owner, const char *words)
 {
     muct_xgmi_page_t *page;
     int fd, status, i;
@@ -294,19 +294,19 @@ START_TEST(a_page_that_cannot_be_read_is_logged_with_its_cause)
                  (unsigned long long)self.owner);
         ck_assert_int_eq(chown(folder, NOBODY, NOBODY), 0);
         ck_assert_int_eq(chown(path, NOBODY, NOBODY), 0);
-        user_is_told(SOMEBODY, self.owner,
-                     "is user 65534's, and this process is user 12345's");
+        expect_log_of_user(SOMEBODY, self.owner,
+                           "is user 65534's, and this process is user 12345's");
     }
     ck_assert_int_eq(chmod(path, 0), 0);
-    user_is_told(NOBODY, self.owner, "mode 0) failed: Permission denied");
+    expect_log_of_user(NOBODY, self.owner, "mode 0) failed: Permission denied");
     ck_assert_int_eq(chmod(path, 0600), 0);
     page->magic = 0;
-    user_is_told(NOBODY, self.owner, "control page is damaged");
+    expect_log_of_user(NOBODY, self.owner, "control page is damaged");
     ck_assert_int_eq(ftruncate(fd, 4096), 0);
-    user_is_told(NOBODY, self.owner, "has 4096 bytes");
+    expect_log_of_user(NOBODY, self.owner, "has 4096 bytes");
     /* no warning for a process that has ended */
     ck_assert_int_eq(unlink(path), 0);
-    user_is_told(NOBODY, self.owner, "");
+    expect_log_of_user(NOBODY, self.owner, "");
     munmap(page, sizeof(*page));
     close(fd);
 }

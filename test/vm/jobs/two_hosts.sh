@@ -42,9 +42,9 @@ perf() { # PREFILL-HOST DECODE-HOST TRANSPORTS PATH ARG...
     [ "$1" = "$2" ] || ! grep -q mori_xgmi/ <<<"$prefill$decode" || die "mori_xgmi between hosts"
 }
 
-says() { # HOST NAME PATTERN
+expect_output() { # HOST NAME PATTERN
     local text
-    text=$(host "$1" host_says "$2" "$3") || die "$2 on host$1 never said '$3': $text"
+    text=$(host "$1" wait_for_output "$2" "$3") || die "$2 on host$1 never printed '$3': $text"
 }
 
 host_boot 1
@@ -80,7 +80,7 @@ all_moved() { # HOST
 # Stop in the middle of a transfer that would be followed by others.
 come_for_good() {
     come 2 0
-    says 2 comes 'moved 3'
+    expect_output 2 comes 'moved 3'
 }
 
 # Expect that a program ended by itself, with an error.
@@ -108,7 +108,7 @@ come 2 10
 all_moved 2
 come_for_good
 host_kill 2
-says 1 stays 'peer on host2: lost'
+expect_output 1 stays 'peer on host2: lost'
 host_boot 2
 come 1 10
 all_moved 1
