@@ -60,6 +60,10 @@ good() { # NAME
 main() { # [DIR]
     local tree=${1:-$(dirname "$here")}
 
+    [[ ${1-} != -* ]] || {
+        echo "${0##*/}: no option '$1'; expected [TREE]" >&2
+        exit 2
+    }
     sample=$(mktemp -d)
     samples
     rm -rf "$sample"

@@ -8,6 +8,10 @@
 # that submits (HIPCPU_INLINE=1): the rest is the host's share. Instructions are callgrind's
 # and repeatable; nanoseconds are this machine's. mori_rdma has test/bench/bench_rdma.sh.
 set -euo pipefail
+[[ ${1-} != -* ]] || {
+    echo "perf/bench/bench.sh: no option '$1'; expected BUILD [--figures]" >&2
+    exit 2
+}
 
 build=$(cd "${1:?build directory}" && pwd)
 tree=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)

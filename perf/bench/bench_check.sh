@@ -9,6 +9,10 @@
 #   perf/bench/bench_check.sh --self-test
 # BM-04, BM-07, TR-06
 set -euo pipefail
+[[ ${1-} != -* || $1 == --self-test ]] || {
+    echo "perf/bench/bench_check.sh: no option '$1'; expected BUILD [--update], or --self-test" >&2
+    exit 2
+}
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 

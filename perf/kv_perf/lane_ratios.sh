@@ -9,6 +9,10 @@
 #
 # Exit status 1: a ratio is less. 2: there are no figures of two lanes, or not as many of each.
 set -uo pipefail
+[[ ${1-} != -* ]] || {
+    echo "perf/kv_perf/lane_ratios.sh: no option '$1'; expected FIGURES median|mean" >&2
+    exit 2
+}
 
 sort -k1,1 -k2,2r -k3,3n -k4,4 -k5,5g "${1:?a file of figures is expected}" |
     awk -v least="${LANE_LEAST:-0.95}" -v kind="${2:?median or mean is expected}" '

@@ -7,6 +7,10 @@
 # Run in the folder of a build. Rank r's prefill has GPU r*GPUS/PAIRS, its decode the next
 # one. FOLDER gets a JSON file of each run. Without GPUS (0), in host memory.
 set -euo pipefail
+[[ ${1-} != -* ]] || {
+    echo "perf/kv_perf/pairs.sh: no option '$1'; expected FOLDER PAIRS GPUS [OPTION...]" >&2
+    exit 2
+}
 
 die() {
     echo "perf/kv_perf/pairs.sh: $*" >&2

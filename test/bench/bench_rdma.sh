@@ -6,6 +6,10 @@
 # The device is fake and completes at once; what it costs, with what it calls, has a column of
 # its own, and the benchmark's instructions have none. Without valgrind: time alone.
 set -euo pipefail
+[[ ${1-} != -* ]] || {
+    echo "test/bench/bench_rdma.sh: no option '$1'; expected [BUILD [--figures]]" >&2
+    exit 2
+}
 
 build=$(cd "${1:-.}" && pwd)
 export UCX_PLUGIN_PATH=$build/.libs

@@ -4,6 +4,12 @@
 # The module is found as a user would have it found, by UCX_PLUGIN_PATH, and the
 # HIP runtime is libhipcpu unless the caller says otherwise. MKV_CONFORMANCE names another program.
 set -eu
+case ${1-} in
+-*)
+    echo "test/conformance/run.sh: no option '$1'; expected TRANSPORT [OPTION...]" >&2
+    exit 2
+    ;;
+esac
 tl=$1
 shift
 build=${MKV_BUILD_DIR:-$PWD}

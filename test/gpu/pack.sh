@@ -8,6 +8,10 @@
 # built for release (contrib/fetch_ucx), for a second build, GPU_NIXL=1.5.1 a NIXL for the
 # stage nixl. There, test/gpu/run_gpu.sh uses them.
 set -euo pipefail
+[[ ${1-} != -* ]] || {
+    echo "test/gpu/pack.sh: no option '$1'; expected [FOLDER]" >&2
+    exit 2
+}
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 tree=$(cd "$here/../.." && pwd)
