@@ -329,7 +329,7 @@ typedef struct mkv_close_left {
     unsigned xfers, ops, maps;
 } mkv_close_left_t;
 
-/* End what runs, and let both sides know it */
+/* Abort the open transfers and notify their peers */
 static mkv_status_t mkv_close_xfers(mkv_ctx_t *ctx, mkv_close_left_t *left)
 {
     mkv_xfer_t *xfer;
@@ -430,9 +430,9 @@ static void mkv_ctx_keep(mkv_ctx_t *ctx)
     ctx->next_kept = __atomic_exchange_n(&kept, ctx, __ATOMIC_ACQ_REL);
 }
 
-/* UCX has calls under way, and asserts that a worker that is destroyed has none; what
- * they copy is not to be unmapped below them: rather a leak than the end of the process
- * or other bytes than its own. */
+/* UCX still has calls in flight. It asserts that a destroyed worker has none, and
+ * their memory must stay mapped. So leak both, instead of aborting the process or
+ * copying freed memory. */
 static mkv_status_t mkv_close_keep(mkv_ctx_t *ctx, const char *reason)
 {
     mkv_log_error(ctx, "close: %s; memory stays registered and UCX stays open", reason);
@@ -514,7 +514,7 @@ mkv_status_t mkv_close(mkv_ctx_t *ctx)
     }
 
     if (mkv_ctx_is_forked(ctx)) {
-        return MKV_OK; /* the parent has it, with all that belongs to it */
+        return MKV_OK; /* the context and its objects belong to the parent process */
     }
     if (mkv_threads_are_calling(ctx)) {
         return mkv_error(&ctx->log, MKV_ERR_INVALID,

@@ -186,7 +186,7 @@ typedef enum mkv_log_level {
     MKV_LOG_TRACE
 } mkv_log_level_t;
 
-/** A context that connects, as it describes itself; nothing of it is verified. */
+/** A connecting context, described by itself; no field is verified. */
 typedef struct mkv_caller {
     size_t size;      /**< Set by the library */
     const char *name; /**< Valid during the call */
@@ -286,8 +286,8 @@ enum {
                                         by mkv_op_post(); without it only what a transfer
                                         exposes is touched */
     MKV_REGION_REPLICATED = 1 << 3, /**< Every TP rank holds the same */
-    MKV_REGION_CP_REPLICATED = 1 << 4, /**< Every CP rank holds the same (state); else
-                                            each has its own tokens, by its own list */
+    MKV_REGION_CP_REPLICATED = 1 << 4, /**< Every CP rank holds the same data; else each
+                                            has its own tokens and its own list */
     MKV_REGION_HEADS_FIRST = 1 << 5,   /**< Axis lies outside the tokens in a unit */
     MKV_REGION_REVERSE = 1 << 6        /**< Unit 0 is the last one in memory */
 };
@@ -432,7 +432,7 @@ mkv_status_t mkv_peer_add(mkv_ctx_t *ctx, const void *blob, size_t length,
 typedef enum mkv_peer_state {
     MKV_PEER_CONNECTING,
     MKV_PEER_READY,
-    MKV_PEER_FAILED, /**< For ever; close it. Added again, it has another handle */
+    MKV_PEER_FAILED, /**< Final: close the peer. Adding it again returns a new handle */
     MKV_PEER_CLOSED /**< Like FAILED, but the peer has closed the connection in order */
 } mkv_peer_state_t;
 
@@ -474,7 +474,7 @@ typedef struct mkv_peer_attr {
     mkv_backend_t backend;
     int is_same_host;
     int has_sgl_put;        /**< A WRITE of GPU memory is one UCX call */
-    uint32_t num_regions;   /**< Peer's regions known here; 0 when it is gone */
+    uint32_t num_regions;   /**< Regions that the peer has announced; 0 after its end */
     uint64_t regions_epoch; /**< Of these */
     mkv_topology_t topology;
     /** Transport that UCX chose for each kind of call and pair of memory types, in
@@ -656,7 +656,7 @@ typedef struct mkv_bytes {
     const uint64_t *remote;        /**< Offsets there */
     const uint64_t *length;        /**< At least 1 */
     const uint64_t *count;         /**< 1 to 2^32 - 1; NULL: pieces, not slices */
-    const uint64_t *local_stride;  /**< Given with count, and only then */
+    const uint64_t *local_stride;  /**< NULL exactly when count is NULL */
     const uint64_t *remote_stride; /**< As above */
     uint64_t reserved_end[2];      /**< 0 */
 } mkv_bytes_t;
@@ -714,7 +714,7 @@ typedef enum mkv_role { MKV_SRC, MKV_DST } mkv_role_t;
 
 typedef enum mkv_xfer_state {
     MKV_XFER_INIT,   /**< Waiting for the other side */
-    MKV_XFER_BOUND,  /**< All legs know their other side */
+    MKV_XFER_BOUND,  /**< Every leg has received the other side's identity */
     MKV_XFER_ACTIVE, /**< Something was posted */
     MKV_XFER_SEALED, /**< All legs sealed, not all complete */
     MKV_XFER_DONE,   /**< Terminal: complete and verified */
@@ -868,7 +868,7 @@ typedef struct mkv_sel {
     uint32_t reserved_end;   /**< 0 */
 } mkv_sel_t;
 
-/** Holds a post back until its data is there. */
+/** Delays a post until its source data is complete. */
 typedef struct mkv_gate {
     size_t size;
     /** 1 open, 0 not yet, negative: fail with MKV_ERR_GATE. NULL: open when @a id was
@@ -975,11 +975,11 @@ typedef struct mkv_xfer_attr {
      * exposed, bound, ended and quiet; it sets posted to flushed if it puts for a
      * reader. */
     uint64_t exposed_ns; /**< The first block list was sent, or came */
-    uint64_t bound_ns;   /**< Every leg knows its other side */
+    uint64_t bound_ns;   /**< Every leg has received the other side's identity */
     uint64_t posted_ns;  /**< First post */
     uint64_t moved_ns;   /**< Last post so far that is complete */
     uint64_t sealed_ns;  /**< Every leg is sealed */
-    uint64_t flushed_ns; /**< Last post so far that has arrived, or flush */
+    uint64_t flushed_ns; /**< Last arrival of a post so far, or last flush */
     uint64_t ended_ns;   /**< Done, failed or aborted */
     uint64_t quiet_ns;
 } mkv_xfer_attr_t;
@@ -992,7 +992,7 @@ typedef struct mkv_leg_attr {
     mkv_status_t status; /**< MKV_INPROGRESS, MKV_OK: complete, or its error */
     int is_quiet;   /**< Leg has ended, and no side touches this side's blocks for it */
     uint64_t bytes; /**< Completed; passive side: as its end reports */
-    char error[256];       /**< Empty unless it has failed */
+    char error[256];       /**< Empty unless the leg has failed */
     char waiting_for[128]; /**< Empty: nothing */
 } mkv_leg_attr_t;
 
@@ -1155,7 +1155,8 @@ mkv_status_t mkv_op_query(const mkv_op_t *op, mkv_op_attr_t *attr);
 mkv_status_t mkv_op_status(const mkv_op_t *op);
 
 /**
- * End it with MKV_ERR_ABORTED now; quiet follows. Harmless when it has ended.
+ * End the operation with MKV_ERR_ABORTED; it becomes quiet later. No effect if it has
+ * ended.
  *
  * @return MKV_OK.
  */

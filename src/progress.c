@@ -12,8 +12,8 @@
 #include "post/flush.h"
 #include "post/post.h"
 
-/* Give queued posts to UCX. Legs that had their turn move to the end of the list, so
- * that a round ends */
+/* Post queued pieces to UCX, one leg after the other. A leg moves to the end of the
+ * list after its turn, so that each round is finite */
 static unsigned mkv_ctx_pump(mkv_ctx_t *ctx)
 {
     unsigned count = 0;
@@ -131,8 +131,8 @@ static unsigned mkv_progress_step(mkv_ctx_t *ctx)
     return count;
 }
 
-/* Take signals and posts that were queued without the lock. There are mostly none, so
- * check that first. */
+/* Process signals and posts that were queued without the lock. The first check is
+ * for the usual case of none. */
 static inline unsigned mkv_progress_take(mkv_ctx_t *ctx)
 {
     return mkv_ctx_has_signals(ctx) ? mkv_gates_take(ctx) + ctx->take(ctx) : 0;
@@ -173,7 +173,8 @@ unsigned mkv_progress(mkv_ctx_t *ctx)
     mkv_enter(ctx);
     count = mkv_progress_locked(ctx);
     if ((count > 0) || mkv_ctx_has_events(ctx)) {
-        mkv_ctx_wake(ctx); /* what another thread sleeps for has been taken here */
+        mkv_ctx_wake(
+            ctx); /* this thread has consumed the event that another thread waits for */
     }
     mkv_leave_quietly(ctx);
     return count;

@@ -5,7 +5,7 @@
 
 /**
  * @file
- * Progress: UCX's worker first, then the decisions that its callbacks left.
+ * Progress: first UCX's worker, then the steps that its callbacks have deferred.
  */
 
 #include "base/ctx.h"

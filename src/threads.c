@@ -56,7 +56,7 @@ typedef struct mkv_threads mkv_threads_t;
 typedef struct mkv_thread {
     mkv_ctx_t *ctx;
     uint64_t moved_at;  /* last round that found something */
-    uint64_t num_calls; /* that UCX had been given then */
+    uint64_t num_calls; /* UCX calls posted before that round */
     unsigned num_hot;   /* rounds since it slept */
     bool is_patient;    /* nothing has moved for a while */
 } mkv_thread_t;
@@ -194,7 +194,7 @@ static bool mkv_thread_round(mkv_thread_t *thread, uint64_t *wait_p)
     return is_hot;
 }
 
-/* false: it is to end */
+/* @return false: the thread must exit */
 static bool mkv_thread_sleep(mkv_ctx_t *ctx, uint64_t wait)
 {
     const mkv_threads_t *threads = ctx->threads;

@@ -45,7 +45,7 @@ void perf_table_head(const perf_table_t *table)
     perf_table_head_line(table, true);
 }
 
-/* Right of a row that ends at a column; below it where that has no room */
+/* Print the note to the right of the row, or below it if the line has no room */
 static void perf_table_note(const perf_table_t *table, size_t at, const char *note)
 {
     const char *space = "";
@@ -88,7 +88,7 @@ void perf_table_text(const perf_table_t *table, const char *text)
     while (*text != '\0') {
         word = strcspn(text, " ");
         if ((at > 0) && (at + 1 + word > width)) {
-            at = (size_t)printf("\n ") - 1; /* the line's end takes no place */
+            at = (size_t)printf("\n ") - 1; /* the newline does not count */
         }
         at += (size_t)printf("%s%.*s", (at > 0) ? " " : "", (int)word, text);
         text += word + strspn(text + word, " ");

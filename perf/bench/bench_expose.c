@@ -80,7 +80,8 @@ static int bench_round(bench_side_t sides[2], uint64_t id, uint64_t *ns_p)
         CALLGRIND_TOGGLE_COLLECT;
         mkv_progress(sides[1].ctx);
         CALLGRIND_TOGGLE_COLLECT;
-        progress_ns = perf_clock_ns() - start_ns; /* the last one gives back */
+        progress_ns =
+            perf_clock_ns() - start_ns; /* the last call releases the blocks */
         mkv_xfer_query(xfer, &attr);
     } while (!attr.is_quiet);
     *ns_p += progress_ns;

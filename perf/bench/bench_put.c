@@ -77,8 +77,8 @@ static ssize_t bench_recv(bench_side_t *side, void *data, size_t max)
 
 /* ---- both ---- */
 
-/* Progress; where that finds nothing, sleep until the worker or the channel has
- * something, if that is how this one waits. @return Whether the channel has. */
+/* Progress the worker. If there was nothing to do and the test sleeps, block until
+ * the worker or the channel is readable. @return Whether the channel is. */
 static bool bench_wait(bench_side_t *side, bool is_channel)
 {
     struct pollfd fds[2] = {{.fd = side->fd, .events = POLLIN},

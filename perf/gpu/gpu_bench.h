@@ -112,7 +112,7 @@ const char *gpu_bench_check(gpu_method_t method, int set);
 void gpu_bench_measure(const char *what, gpu_method_t method, size_t size);
 
 
-/** Give the source's pool its bytes again, after a part that has overwritten it. */
+/** Fill the source's pool again after a test that has overwritten it. */
 void gpu_bench_restore_source(void);
 
 

@@ -34,7 +34,8 @@ void gpu_cache_init(gpu_cache_t *cache, const perf_pool_shape_t *shape);
 void gpu_cache_cleanup(gpu_cache_t *cache);
 
 
-/** Overwrite all of the second one; from here on nothing has come to it. */
+/** Overwrite the second cache, so that later checks find only bytes copied after
+ * this. */
 void gpu_cache_poison(gpu_cache_t *cache);
 
 

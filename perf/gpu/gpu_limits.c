@@ -373,7 +373,7 @@ static void part_host(void)
 static const struct {
     const char *name;
     void (*run)(void);
-    bool is_extra; /* only when it is named */
+    bool is_extra; /* runs only if named */
 } parts[] = {{"scattered", part_scattered},   {"blocks", part_blocks},
              {"contiguous", part_contiguous}, {"unaligned", part_unaligned},
              {"mixed", part_mixed},           {"pipelined", part_pipelined},

@@ -146,7 +146,7 @@ void gpu_wait(const gpu_lane_t *lane);
 void gpu_wait_for(const gpu_lane_t *lane, uint32_t sequence);
 
 
-/** Microseconds of a clock that only goes forward. */
+/** Microseconds of a monotonic clock. */
 double gpu_now_us(void);
 
 #endif

@@ -21,7 +21,7 @@ typedef struct perf_launch {
     int argc;
     char **argv;
     unsigned num_leaves;
-    int fds[PERF_MAX_LEAVES][2]; /* center's end, leaf's end */
+    int fds[PERF_MAX_LEAVES][2]; /* sockets of the center and of the leaf */
     pid_t pids[PERF_MAX_PROCESSES];
 } perf_launch_t;
 
@@ -74,7 +74,7 @@ static void perf_launch_exec(const perf_launch_t *launch, unsigned rank)
             used += (size_t)snprintf(fds + used, sizeof(fds) - used, "%s%d",
                                      (used > 0) ? "," : "", launch->fds[i][rank != 0]);
         }
-        /* close the other end, so that the death of its owner is noticed */
+        /* close the other process's socket: its death must close the connection */
         if (rank != 0) {
             close(launch->fds[i][0]);
         }

@@ -40,7 +40,8 @@ static int perf_agree_with(perf_channel_t *channel, const char *mine, char *othe
  * learns in time that a leaf was first. */
 enum { PERF_CENTER_SPEAKS_MS = 500 };
 
-/* Whether another process printed its error; notify all others that this one does. */
+/* Whether another process has printed its error. If not, notify all others that this
+ * process prints its own. */
 static bool perf_is_error_elsewhere(void *arg)
 {
     perf_run_t *run = arg;
@@ -119,7 +120,7 @@ static int perf_run(const perf_options_t *options, int argc, char **argv)
         return -1;
     }
 
-    if (options->fds != NULL) { /* else each side has a terminal of its own */
+    if (options->fds != NULL) { /* the sides share a terminal */
         perf_message_first_only(perf_is_error_elsewhere, &run);
     }
     if ((perf_agree(&run) == 0) &&

@@ -221,7 +221,7 @@ static int perf_sweep_measure(perf_sweep_t *sweep, uint32_t batch, uint64_t num_
 
     cpu_ns = sweep->ops->cpu_ns(sweep->engine);
     start_ns = perf_clock_ns();
-    /* stopping proves that the bytes are there, so it belongs to the time */
+    /* the measured time includes stop, which waits until the bytes have arrived */
     if ((perf_sweep_posts(sweep, seen, warmup + num_iter, warmup) != 0) ||
         (perf_sweep_each(sweep, true, sweep->ops->stop) != 0)) {
         return -1;

@@ -55,7 +55,8 @@ static void perf_block_table_free(perf_block_table_t *table)
     free(table);
 }
 
-/* Key of some tokens of a prompt; behind its end they keep what they contain. */
+/* Key of some tokens of a prompt. Blocks behind the prompt's end keep their
+ * contents. */
 static uint64_t perf_prompt_key(const perf_request_t *request, uint64_t number,
                                 uint32_t first, uint32_t num)
 {

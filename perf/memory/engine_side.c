@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Components that keep every token share one block list, the table's. Every other one
- * has slots of its own: as many as requests can be in flight, and some, so that a list
- * is not the one that was given back last.
+ * Components that keep every token share the block list of the table. Each other
+ * component has its own slots: one for each request in flight and some spare ones, so
+ * that a released list is not reused at once.
  */
 
 #include "perf/memory/engine_side.h"

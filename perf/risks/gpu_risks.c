@@ -37,7 +37,7 @@
 #define RISKS_MAX_KB 32768
 #define RISKS_NOISE_KB 1024
 #define RISKS_LIMIT_MS 60e3
-#define RISKS_FEW 1000      /* of what takes long */
+#define RISKS_FEW 1000      /* rounds of slow operations */
 #define RISKS_LAUNCHES 4000 /* which leave enough to be seen */
 
 /* Functions that the product does not use. */
@@ -375,8 +375,8 @@ static void risk_error(void)
     (void)gpu->get_last_error();
 }
 
-/* The NIC that UCX takes for a GPU's memory: the one with the best way to it. @return
- * Whether there is one. */
+/* Find the NIC that UCX selects for a GPU's memory, the nearest one. @return Whether
+ * there is one. */
 static bool find_nic(ucs_sys_device_t gpu_dev, char *name, size_t size)
 {
     ucs_sys_dev_distance_t distance, best = {.latency = 0, .bandwidth = 0};
@@ -480,7 +480,7 @@ static void print_environment(void)
     fflush(stdout);
 }
 
-/* Whether RISKS names one of these, or nothing. */
+/* Whether RISKS is unset or contains one of these names. */
 static bool is_wanted(const char *names)
 {
     const char *wanted = getenv("RISKS");
@@ -509,7 +509,7 @@ static void look_at_copies(unsigned rounds)
     }
     if (is_wanted("commands-kept launch-memory")) {
         for (unsigned i = 0; i < 100; ++i) {
-            put_and_wait(4, 64); /* what the first ones allocate stays */
+            put_and_wait(4, 64); /* the first operations allocate memory that is kept */
         }
         risk_commands(RISKS_LAUNCHES);
         risk_launches(rounds);

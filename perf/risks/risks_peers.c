@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* The risks of other processes: where they are, and how they end. */
+/* Risks with other processes: their namespaces and their deaths. */
 
 #include "config.h"
 
@@ -20,7 +20,7 @@
 /* A thread has begun to close by then. */
 #define RISKS_CLOSING_MS 20
 
-/* So long a question is one that waited. */
+/* A query that takes this long has waited for the other process. */
 #define RISKS_HELD_UP_MS 5
 
 

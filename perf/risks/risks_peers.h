@@ -5,7 +5,7 @@
 
 /**
  * @file
- * Risks of other processes: where they are, and how they end.
+ * Risks with other processes : where they are, and how they end.
  */
 
 #include "perf/risks/risks_base.h"
@@ -43,7 +43,7 @@ void risks_exporter_start(risks_exporter_t *exporter, risks_where_t where,
 /** Have it free what it had, and allocate and export. */
 void risks_exporter_alloc(const risks_exporter_t *exporter, risks_memory_t *memory);
 
-/** Are there ways to processes in other namespaces? */
+/** Can processes in other namespaces be reached? */
 void risk_namespaces(const risks_exporter_t *network, const risks_exporter_t *pids);
 
 /** Does a peer's death block the survivor while the device is busy? */

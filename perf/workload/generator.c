@@ -51,7 +51,7 @@ static uint32_t perf_generator_length(perf_generator_t *generator, uint32_t mean
     return (uint32_t)(base + perf_random_below(&generator->random, (uint32_t)base));
 }
 
-/* Hashes that a prompt of this session keeps: only those of full 512 tokens. */
+/* Number of hashes that the session's next prompt keeps: those of full 512 tokens. */
 static uint32_t perf_session_kept(const perf_session_t *session)
 {
     return session->length / PERF_HASH_TOKENS;
@@ -139,7 +139,7 @@ int perf_generator_create(const perf_generator_config_t *config,
     generator->config = *config;
     generator->random = config->seed;
     generator->next_hash = PERF_SYSTEM_HASHES;
-    /* perf_generator_length() stays below this */
+    /* upper limit of perf_generator_length() */
     generator->max_length = ((config->input_length + 3) / 4) * 16;
     generator->max_hashes = generator->max_length / PERF_HASH_TOKENS + 1;
     for (i = 0; i < PERF_SESSIONS; ++i) {

@@ -29,7 +29,7 @@ typedef struct perf_share {
 /** Share of a rank of a block. */
 typedef struct perf_geometry {
     perf_model_t model;
-    unsigned tp;           /**< Ranks that share it */
+    unsigned tp;           /**< Ranks that share the model */
     unsigned num_layers;   /**< Of the model */
     unsigned num_parts;    /**< Of component 0; 2: keys and values apart */
     unsigned block_tokens; /**< Tokens in a block */

@@ -18,8 +18,9 @@ static mkv_ctx_t *mkv_open_ctxs;
 static void mkv_forked(void)
 {
     ++mkv_num_forks;
-    mkv_open_ctxs = NULL;                           /* they are the parent's */
-    (void)pthread_mutex_init(&mkv_open_lock, NULL); /* another thread may hold it */
+    mkv_open_ctxs = NULL; /* they are the parent's */
+    (void)pthread_mutex_init(&mkv_open_lock,
+                             NULL); /* a thread of the parent may hold it */
 }
 
 static void mkv_forks_init(void)

@@ -149,7 +149,7 @@ struct mkv_ctx {
     uint8_t *owners[2 * MKV_MAX_COMPONENTS];
     uint64_t num_owners[2 * MKV_MAX_COMPONENTS];
     bool has_warned_of_overlap;
-    mkv_list_t ops;                      /* one-sided operations that are open */
+    mkv_list_t ops;                      /* open one-sided operations */
     mkv_list_t dirty_ops;                /* operations with something to do */
     uint64_t tombstones[MKV_TOMBSTONES]; /* nonces of remote instances that ended */
     uint64_t next_deadline;
@@ -214,7 +214,7 @@ static inline mkv_status_t mkv_ctx_check(const mkv_ctx_t *ctx, const char *call)
                                                       : mkv_ctx_refuse(ctx, call);
 }
 
-/** Contexts of this process: add one that is open, and remove one that closes. */
+/** Add an open context to the process's list, or remove it at its close. */
 void mkv_ctx_enlist(mkv_ctx_t *ctx);
 void mkv_ctx_delist(mkv_ctx_t *ctx);
 
@@ -238,7 +238,7 @@ bool mkv_ctx_may_be_due(const mkv_ctx_t *ctx, uint64_t time);
 uint64_t mkv_ctx_nonce(mkv_ctx_t *ctx);
 /** Look at deadlines at this time at the latest. */
 void mkv_ctx_deadline(mkv_ctx_t *ctx, uint64_t deadline);
-/** Take the decisions that callbacks left. @return How many. */
+/** Run the steps that UCX's callbacks have deferred. @return Number of steps. */
 static inline unsigned mkv_ctx_step(mkv_ctx_t *ctx)
 {
     return ctx->step(ctx);

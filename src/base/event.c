@@ -255,7 +255,7 @@ static void mkv_event_fill(const mkv_news_t *news, mkv_event_t *event)
     event->op = news->op;
     event->text[0] = '\0';
     if (news->text != NULL) {
-        strcpy(event->text, news->text); /* mkv_event_text() has made it fit */
+        strcpy(event->text, news->text); /* mkv_event_text() has truncated it to fit */
     }
 }
 

@@ -14,8 +14,9 @@
 
 #include "base/ctx.h"
 
-/** An event until it is polled: mkv_event_t's members, and its text only if it has one.
- *  Nodes are reserved by the thousand. */
+/** An event that was not polled yet: the members of mkv_event_t, with the text
+ * allocated only if there is one. The struct is small because thousands are
+ * reserved. */
 typedef struct mkv_news {
     mkv_event_type_t type;
     mkv_status_t status;

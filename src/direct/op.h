@@ -41,7 +41,7 @@ struct mkv_op {
     mkv_peer_t *peer;
     mkv_op_params_t params; /**< Copy; of the pointers only user_data */
     void *note;
-    mkv_status_t status; /**< MKV_INPROGRESS until it has ended */
+    mkv_status_t status; /**< MKV_INPROGRESS until the operation has ended */
     char error[256];
     bool is_quiet;
     bool is_at_once; /**< MKV_OP_AT_ONCE, and mkv_op_post() has not returned */

@@ -25,7 +25,7 @@ static void mkv_op_begin(mkv_op_t *op)
     op->is_at_once = false;
 }
 
-/* Close what has succeeded. @return Whether nothing is left for progress. */
+/* Close the operation if it has succeeded. @return Whether it needs no progress. */
 static bool mkv_op_close_at_once(mkv_op_t *op)
 {
     mkv_ctx_t *ctx = op->ctx;

@@ -145,7 +145,7 @@ static mkv_status_t mkv_op_find_remote(mkv_peer_t *peer, mkv_region_id_t id,
     return MKV_OK;
 }
 
-/* Find the piece's two regions, and check that it lies in them */
+/* Look up the local and the remote region of a piece and check its bounds */
 static mkv_status_t mkv_op_find(mkv_peer_t *peer, const mkv_op_piece_t *piece,
                                 size_t index, mkv_op_ends_t *ends)
 {

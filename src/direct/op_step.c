@@ -30,7 +30,8 @@ static void mkv_ops_flushed_cb(void *request, ucs_status_t status, void *user_da
         }
         mkv_op_dirty(op);
     }
-    if (!mkv_list_is_empty(&peer->ops_to_flush)) { /* they start the next one */
+    if (!mkv_list_is_empty(
+            &peer->ops_to_flush)) { /* operations wait for another flush */
         mkv_op_dirty(mkv_list_head(&peer->ops_to_flush, mkv_op_t, flush));
     }
     mkv_peer_put(peer);
@@ -59,7 +60,7 @@ static void mkv_ops_flush(mkv_peer_t *peer)
 static void mkv_op_want_flush(mkv_op_t *op)
 {
     if (mkv_conn_is_cut_off(op->peer->state)) {
-        return; /* the end of the connection makes it quiet */
+        return; /* the connection's end completes the operation */
     }
     op->puts = MKV_OP_PUTS_FLUSHING;
     mkv_list_queue(&op->peer->ops_to_flush, &op->flush);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Which local region goes with which remote one, and everything that must be equal for
- * that. Checked here once, so that a plan needs to check block numbers only.
+ * Pairs of a local and a remote region. All properties that must be equal are checked
+ * here once, so that a plan needs to check block numbers only.
  */
 
 #include "memory/map.h"
@@ -79,7 +79,7 @@ static bool mkv_map_has_local(const mkv_ctx_t *ctx, const mkv_wire_region_t *the
     return (region != NULL) && (region->mem != NULL);
 }
 
-/* Regions that only one side has; both sides see the same difference */
+/* Reject regions without a counterpart; both sides compute the same difference */
 static mkv_status_t mkv_map_check_unpaired(mkv_remote_t *remote,
                                            const mkv_map_params_t *params)
 {

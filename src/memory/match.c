@@ -310,7 +310,8 @@ static mkv_status_t mkv_match_add_whole(mkv_match_t *match)
 
 /* ---- Slices ---------------------------------------------------------------------- */
 
-/* Repetitions by their steps here, the largest first, without those of one */
+/* Sort the repetitions by local stride, largest first, and drop those with a count
+ * of 1 */
 static unsigned mkv_slice_sort(mkv_slice_t *slice)
 {
     unsigned num = 0, i, k;
@@ -331,7 +332,7 @@ static unsigned mkv_slice_sort(mkv_slice_t *slice)
     return num;
 }
 
-/* Repetitions that go on where the inner ones end are one. @return How many are left */
+/* Merge repetitions that are contiguous with the next inner one. @return Number left */
 static unsigned mkv_slice_merge(mkv_slice_t *slice)
 {
     unsigned num = mkv_slice_sort(slice), i;

@@ -100,7 +100,7 @@ mkv_mem_t *mkv_mem_find_other(const mkv_mem_index_t *index, ucs_memory_type_t ty
             continue;
         }
         while (index->mems[i - 1]->base + index->mems[i - 1]->length <= base) {
-            --i; /* one before it reaches further */
+            --i; /* an earlier registration may extend further */
         }
         return index->mems[i - 1];
     }

@@ -25,7 +25,7 @@ void mkv_mem_index_cleanup(mkv_mem_index_t *index);
 /** @return NULL: there is none that covers all of it. */
 mkv_mem_t *mkv_mem_find(const mkv_mem_index_t *index, const mkv_region_t *info);
 
-/** @return A registration of another type that holds some of [base, end), or NULL. */
+/** @return A registration of another memory type that overlaps [base, end), or NULL. */
 mkv_mem_t *mkv_mem_find_other(const mkv_mem_index_t *index, ucs_memory_type_t type,
                               uint64_t base, uint64_t end);
 

@@ -25,7 +25,7 @@ static int mkv_u64_compare(uint64_t a, uint64_t b)
     return (a < b) ? -1 : (a > b);
 }
 
-/* Pairs that may adjoin follow each other: by component, and by their place there */
+/* Order by component, then by address, so that adjoining pairs are neighbours */
 static int mkv_pair_compare_place(const void *a, const void *b)
 {
     const mkv_pair_t *pa = *(const mkv_pair_t *const *)a;

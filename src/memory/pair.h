@@ -90,7 +90,7 @@ static inline bool mkv_extent_is_dense(const mkv_extent_t *extent)
            (extent->length == extent->n_units * extent->unit_bytes);
 }
 
-/** Whether all these bytes belong to units; they lie inside the region. */
+/** Whether the bytes, which lie inside the region, contain no gap between units. */
 static inline bool mkv_extent_holds(const mkv_extent_t *extent, uint64_t offset,
                                     uint64_t length)
 {

@@ -37,9 +37,9 @@ typedef struct mkv_lregion {
     mkv_region_id_t id;
     mkv_region_t info; /**< Strides and allocation resolved */
     mkv_mem_t *mem;    /**< NULL until committed */
-    uint64_t epoch;    /**< The first that has it; 0 until committed */
+    uint64_t epoch;    /**< First epoch that includes the region; 0 until committed */
     unsigned num_maps;
-    unsigned num_ops; /* one-sided operations that use it */
+    unsigned num_ops; /* open one-sided operations on the region */
 } mkv_lregion_t;
 
 /**

@@ -45,7 +45,7 @@ static mkv_status_t mkv_rmem_unpack(mkv_remote_t *remote, mkv_rmem_t *rmem,
                          remote->name, (unsigned long long)wire->length,
                          (unsigned long long)wire->base, ucs_status_string(status));
     }
-    /* posts of other threads look whether it is there */
+    /* release: other threads read it before they post */
     __atomic_store_n(&rmem->rkey, rkey, __ATOMIC_RELEASE);
     return MKV_OK;
 }
@@ -79,7 +79,7 @@ static mkv_status_t mkv_rmem_create(mkv_remote_t *remote, const mkv_wire_mem_t *
     return MKV_OK;
 }
 
-/* An id is for one registration for ever: another one under it has no key here */
+/* An id is never reused: if it names another registration, the key is dropped */
 static mkv_status_t mkv_rmem_update(mkv_remote_t *remote, mkv_rmem_t *rmem,
                                     const mkv_wire_mem_t *wire)
 {
@@ -263,8 +263,7 @@ static mkv_status_t mkv_remote_add(mkv_remote_t *remote, const mkv_blob_info_t *
     return status;
 }
 
-/* Regions were added to those of an epoch that is known here. An error ends the peer.
- */
+/* Add new regions to those of an epoch received before. An error fails the peer. */
 static mkv_status_t mkv_remote_extend(mkv_remote_t *remote, const mkv_blob_info_t *info)
 {
     mkv_status_t status;

@@ -15,8 +15,8 @@
 #include <stdbool.h>
 
 /**
- * Whether UCX takes lists of GPU memory to it. The lane that takes lists may not
- * support a key, and only a put shows it: peer/list_put.h.
+ * Whether UCX accepts list puts to this GPU memory. The lane for lists may not support
+ * its key; only a first put shows it (peer/list_put.h).
  */
 typedef enum mkv_rmem_lists {
     MKV_RMEM_LISTS_UNKNOWN,

@@ -54,8 +54,8 @@ uint64_t mkv_shape_bytes(const mkv_shape_t *shape);
 uint64_t mkv_shape_step(const mkv_shape_t *shape, uint32_t tokens);
 
 /**
- * Whether a source is the one that gives a group's elements to a destination: one rank
- * of those that hold the same, the one nearest to the destination's place among all.
+ * Whether this source sends a group's elements to a destination. Of the ranks that hold
+ * the same elements, the rank nearest to the destination's place sends them.
  */
 bool mkv_shape_is_elected(const mkv_shape_t *source, uint32_t group,
                           const mkv_shape_t *destination);

@@ -20,7 +20,8 @@ typedef struct mkv_span {
     bool is_stated; /**< Stated by an allocation: never joined */
 } mkv_span_t;
 
-/** Memory that the region needs: its allocation, or itself. */
+/** Memory to register for the region: its whole allocation if known, else the region.
+ */
 mkv_span_t mkv_region_span(const mkv_region_t *info);
 
 /** Sort, and join spans that one registration can cover. @return How many are left. */

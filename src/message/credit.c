@@ -16,8 +16,8 @@
 #include "base/event.h"
 #include "message/message.h"
 
-/* The peer may not be ready before its first CREDIT. It then keeps messages as if they
- * had come out of order */
+/* Credit before the peer's first CREDIT. A peer that is not ready yet keeps messages
+ * as if they had arrived out of order */
 #define MKV_CREDIT_FIRST (MKV_REORDER_WINDOW / 2)
 
 static bool mkv_credit_fits(uint64_t waiting, uint64_t cost, uint64_t room)

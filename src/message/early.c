@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Messages that came before their transfer was opened here.
+ * Messages received before their transfer was opened here.
  */
 
 #include "message/early.h"

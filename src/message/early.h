@@ -21,7 +21,7 @@
 mkv_status_t mkv_early_add(mkv_peer_t *peer, const mkv_msg_t *msg, const void *data,
                            size_t length);
 
-/** Keep a TERM; without memory it is dropped like one that is too old. */
+/** Keep a TERM. If there is no memory, it is dropped like an expired one. */
 void mkv_early_add_abort(mkv_peer_t *peer, const mkv_msg_t *msg, const void *data,
                          size_t length);
 

@@ -60,7 +60,8 @@ mkv_status_t mkv_hello_repeat(mkv_peer_t *peer)
     if (status != MKV_OK) {
         ++peer->tx_seq;
     }
-    peer->sent_epoch = sent_epoch; /* the first one may be the one that arrives */
+    peer->sent_epoch =
+        sent_epoch; /* on a repeated HELLO the peer may receive only the first one */
     return status;
 }
 

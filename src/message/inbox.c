@@ -37,7 +37,7 @@ static void mkv_inbox_dispatch(mkv_peer_t *peer, const mkv_msg_t *msg, const voi
     if (mkv_peer_is_closed(peer) && (msg->type != MKV_MSG_TERM) &&
         (msg->type != MKV_MSG_DRAINED) && (msg->type != MKV_MSG_BYE) &&
         (msg->type != MKV_MSG_PING)) {
-        return; /* a closed connection only ends its transfers */
+        return; /* a closed connection accepts only messages that end transfers */
     }
     switch (msg->type) {
     case MKV_MSG_HELLO:

@@ -155,9 +155,9 @@ bool mkv_peer_is_harmless(mkv_peer_t *peer)
     if (peer->has_local_lane) {
         return false; /* its processor or GPU needs no connection of ours */
     }
-    /* A broken connection carries nothing. One that we cut while the peer may only be
-     * slow proves nothing: bytes can be on their way in other sockets; nor does one
-     * that it still claims. */
+    /* A connection that UCX has reported broken carries no more data. This does not
+     * hold if this side has cut it off from a slow peer, whose data may still be in
+     * flight in other sockets, or if the peer still holds its claim. */
     return mkv_peer_is_refused_once_cut(peer) ||
            ((peer->end != MKV_PEER_END_CUT) &&
             (peer->watch.state == MKV_CLAIM_UNKNOWN));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* Transports that carry a peer's data, and the calls that they take. */
+/* Transports that carry a peer's data, and the kinds of calls that they support. */
 
 #include "peer/backend.h"
 
@@ -80,7 +80,7 @@ static bool mkv_tl_is_local(const char *name)
     return (strncmp(name, "ud_", 3) != 0);
 }
 
-/* The transport's name begins a word that has a slash before it ends */
+/* Whether the text has a word "NAME.../DEVICE" whose name begins with the prefix */
 static bool mkv_text_names(const char *text, const char *prefix)
 {
     const char *at = text;

@@ -5,7 +5,7 @@
 
 /**
  * @file
- * Transports that carry a peer's data, and the calls that they take.
+ * Transports that carry a peer's data, and the kinds of calls that they support.
  */
 
 #include "peer/peer.h"

@@ -29,9 +29,9 @@ typedef enum mkv_conn_state {
 typedef enum mkv_conn_event {
     MKV_CONN_HELLO,   /**< The peer's HELLO or HELLO_ACK */
     MKV_CONN_REGIONS, /**< The peer's REGIONS */
-    MKV_CONN_BYE,     /**< The peer's BYE: it has left */
+    MKV_CONN_BYE,     /**< BYE received: the peer has closed the connection */
     MKV_CONN_FLUSHED, /**< The flush of SHAKING has come back */
-    MKV_CONN_FAIL,    /**< A resource that it needs has failed here */
+    MKV_CONN_FAIL,    /**< Failed to allocate a resource of the connection */
     MKV_CONN_BROKEN,  /**< UCX's error callback */
     MKV_CONN_CLOSE,   /**< The caller closes */
     MKV_CONN_IDLE,    /**< No transfer needs it any more */

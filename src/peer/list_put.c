@@ -8,9 +8,10 @@
 #include <inttypes.h>
 
 /*
- * A list that no lane takes costs the endpoint: UCX 1.22 cancels it or worse, 1.23
- * fails the endpoint in peer failure mode. So lists go only to lanes that are known to
- * take them, and the first list shows whether they do.
+ * A list put without a lane that supports lists breaks the endpoint: UCX 1.22 cancels
+ * the request or asserts, and 1.23 fails the endpoint in peer failure mode. So lists
+ * are posted only where the transport is known to support them, and the first one is a
+ * probe.
  */
 bool mkv_peer_may_sgl(mkv_peer_t *peer, ucs_memory_type_t local,
                       ucs_memory_type_t remote)

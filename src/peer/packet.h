@@ -17,7 +17,7 @@ typedef struct mkv_packet {
     uint64_t id; /**< Kept: of the transfer */
     uint32_t epoch;
     uint64_t from_nonce;
-    uint64_t deadline; /**< Kept: drop it then */
+    uint64_t deadline; /**< Time at which a kept packet is dropped */
     size_t length;
     uint8_t data[];
 } mkv_packet_t;

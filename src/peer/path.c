@@ -167,7 +167,7 @@ mkv_slow_t mkv_process_apart(const mkv_process_t *self, const mkv_process_t *pro
     return MKV_SLOW_NO;
 }
 
-/* Transports that this process may use, and the setting that lists them */
+/* Allowed transports of this process, and the name of the setting */
 static const char *mkv_tls(const mkv_peer_t *peer, const char **name_p)
 {
     const char *tls = mkv_config_tls(peer->ctx->config);

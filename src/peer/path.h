@@ -24,7 +24,7 @@ typedef struct mkv_path_key {
     ucs_memory_type_t local, remote;
 } mkv_path_key_t;
 
-/** Whether the path of such calls is known. */
+/** Whether a call with this key has reported its path. */
 static inline bool mkv_path_is_known(const mkv_peer_t *peer, const mkv_path_key_t *key)
 {
     return (peer->paths_known[key->kind][key->local] >> key->remote) & 1;

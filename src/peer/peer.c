@@ -181,7 +181,7 @@ mkv_claim_state_t mkv_peer_look_claim(mkv_peer_t *peer)
     return peer->watch.state;
 }
 
-/* Keep what stays valid without the blob's bytes */
+/* Copy the fields that do not point into the blob */
 void mkv_peer_set_info(mkv_peer_t *peer, const mkv_blob_info_t *info)
 {
     peer->remote.info = *info;

@@ -70,7 +70,7 @@ struct mkv_peer {
     char name[MKV_NAME_SIZE];
     mkv_conn_state_t state; /**< Changed by mkv_peer_take() alone */
     mkv_peer_end_t end;
-    mkv_status_t status; /**< Reason of its end */
+    mkv_status_t status; /**< Reason for the connection's end */
     char error[256];
     uint64_t deadline; /**< Deadline of a state but READY, CLOSING, GONE */
     bool has_left;     /**< The last flush is over: the next step closes it */
@@ -163,7 +163,7 @@ mkv_peer_t *mkv_peer_find(mkv_ctx_t *ctx, uint64_t ctx_id);
  */
 mkv_peer_t *mkv_peer_find_former(mkv_ctx_t *ctx, uint64_t ctx_id, uint32_t seq);
 
-/** The peer has a newer connection: this one ends after DRAIN_TIMEOUT. */
+/** End this connection after DRAIN_TIMEOUT, as the peer has a newer one. */
 void mkv_peer_supersede(mkv_peer_t *peer);
 
 void mkv_peer_get(mkv_peer_t *peer);

@@ -349,7 +349,8 @@ static uint64_t mkv_claims_add(mkv_claims_t *claims, uint64_t claim)
     if (mkv_byte_set(claims->fd, claim, F_WRLCK) != 0) {
         return 0;
     }
-    mkv_process_set(claims->fd); /* another copy of this code may have dropped it */
+    mkv_process_set(claims->fd); /* closing a descriptor of the file elsewhere drops the
+                                    lock; take it again */
     held[claims->num_held++] = claim;
     return claim;
 }
@@ -490,7 +491,8 @@ static bool mkv_watch_is_closed(const mkv_watch_t *watch)
 static void mkv_watch_look_other(mkv_watch_t *watch)
 {
     if (mkv_byte_is_locked(watch->fd, watch->claim)) {
-        if (mkv_watch_has_ended(watch)) { /* another process shares its descriptors */
+        if (mkv_watch_has_ended(watch)) { /* its child has inherited the descriptor that
+                                             holds the lock */
             mkv_watch_close_pidfd(watch);
         }
         return;
@@ -560,7 +562,7 @@ void mkv_watch_trust(mkv_watch_t *watch, const char *dir, const mkv_watch_t *see
     }
     mkv_claims_path(dir, watch->owner, "", path, sizeof(path));
     if (seen->state == MKV_CLAIM_GONE) {
-        watch->state = MKV_CLAIM_GONE; /* it is one process */
+        watch->state = MKV_CLAIM_GONE; /* both claims are of the same process */
     } else if (mkv_file_has_released(path, watch->claim)) {
         watch->state = MKV_CLAIM_RELEASED;
     }

@@ -77,7 +77,7 @@ typedef struct mkv_watch {
 } mkv_watch_t;
 
 /**
- * @param [in] epoll_fd  Gets the descriptor that reports the end, where there is one.
+ * @param [in] epoll_fd  The pidfd that reports the process's end is added to it.
  */
 void mkv_watch_init(mkv_watch_t *watch, int epoll_fd);
 

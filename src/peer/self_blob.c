@@ -99,7 +99,7 @@ static void mkv_blob_add_regions(mkv_ctx_t *ctx, const mkv_audience_t *audience,
         if (audience->since != 0) {
             break;
         }
-        if (mem->num_regions > 0) { /* else it is being made or released */
+        if (mem->num_regions > 0) { /* 0: the registration is being made or released */
             mkv_blob_add_mem(audience, info, mem);
         }
     }

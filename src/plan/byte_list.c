@@ -17,7 +17,7 @@
 
 typedef struct mkv_byte_key {
     uint64_t at;
-    uint64_t value; /* whatever goes with it */
+    uint64_t value; /* caller's value for this position */
 } mkv_byte_key_t;
 
 static void mkv_byte_keys_pass(const mkv_byte_key_t *keys, size_t num, unsigned shift,

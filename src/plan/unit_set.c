@@ -11,7 +11,7 @@ static uint64_t mkv_unit_mask(unsigned at, unsigned count)
     return (UINT64_MAX >> (64 - count)) << at;
 }
 
-/* How many of the ids from this one on lie in its word */
+/* Number of ids of [id, end) in the same word as id */
 static unsigned mkv_unit_in_word(uint64_t id, uint64_t end)
 {
     unsigned room = 64 - (unsigned)(id % 64);

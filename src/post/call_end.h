@@ -14,13 +14,13 @@
  * them can return it. */
 void mkv_post_average_calls(mkv_post_t *post);
 
-/** Whether every piece was given to UCX, or the leg has ended. */
+/** Whether every piece was posted to UCX, or the leg has ended. */
 bool mkv_post_is_at_end(mkv_post_t *post);
 
-/** End or repeat a post that has no call in flight and nothing left to give. */
+/** End or repeat a post without calls in flight and without pieces to post. */
 void mkv_post_over(mkv_post_t *post);
 
-/** The last call in flight has ended; there may be more to give. */
+/** Handle the completion of the last call in flight; the post may have more pieces. */
 void mkv_post_none_in_flight(mkv_post_t *post);
 
 #endif

@@ -73,7 +73,7 @@ static void mkv_post_wants_flush(mkv_post_t *post)
     }
 }
 
-/* Count calls that have taken credit, before one of them can return it */
+/* Count calls when they take credit, before a completion can return it */
 static void mkv_post_count_calls(mkv_post_t *post, uint64_t num)
 {
     mkv_leg_t *leg = post->leg;
@@ -533,7 +533,8 @@ static unsigned mkv_legs_pump(mkv_list_t *busy_legs)
             continue;
         }
         if (!mkv_leg_has_credit(leg)) {
-            /* this leg and the rest go before those that had their turn */
+            /* out of credit: this leg and the rest stay ahead of the legs already
+             * served */
             mkv_list_add_tail(legs.next, &leg->busy);
             mkv_list_splice(busy_legs, &legs);
             mkv_list_splice(&legs, busy_legs);

@@ -45,7 +45,7 @@ typedef struct mkv_post {
     uint64_t pull_bytes;   /**< Pulled: bytes of the whole post */
     bool must_repeat;      /**< A list was refused: once more, piece by piece */
     uint64_t num_elements; /**< Elements of the whole post */
-    uint64_t elements, bytes; /**< Given to UCX so far */
+    uint64_t elements, bytes; /**< Posted to UCX so far */
     uint64_t num_inflight;    /**< UCX calls */
     uint64_t call_bytes;      /**< Average bytes of a call in flight */
     uint64_t inflight_bytes;

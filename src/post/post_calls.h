@@ -30,10 +30,11 @@ typedef enum mkv_query_state {
 typedef struct mkv_calls {
     struct mkv_calls *next; /* ctx->free_calls */
     mkv_post_t *post;
-    const mkv_lists_t *lists; /* the one call gives these; NULL: single pieces */
-    mkv_cursor_t from;        /* the piece of call 0, the first of the list */
-    mkv_query_state_t query;  /* the only call, for its path */
-    ucs_status_t answer;      /* status of a callback within the call */
+    const mkv_lists_t
+        *lists; /* lists of the group's only call; NULL: calls of single pieces */
+    mkv_cursor_t from;       /* the piece of call 0, the first of the list */
+    mkv_query_state_t query; /* the only call, for its path */
+    ucs_status_t answer;     /* status of a callback within the call */
     unsigned num_inflight;
 } mkv_calls_t;
 
@@ -132,7 +133,8 @@ static inline mkv_path_key_t mkv_post_path(const mkv_post_t *post,
 void mkv_calls_note(const mkv_calls_t *calls, void *request);
 
 /**
- * Whether strict mode refuses the path of these calls. The transfer has failed then.
+ * Whether strict mode rejects the path of these calls. If so, this call fails the
+ * transfer.
  */
 bool mkv_post_is_refused(mkv_post_t *post, const mkv_path_key_t *key);
 

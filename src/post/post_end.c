@@ -174,7 +174,7 @@ void mkv_leg_cancel_posts(mkv_leg_t *leg)
     {
         if (post->num_inflight == 0) {
             mkv_post_free(post);
-        } else { /* partly given: ends with its last completion */
+        } else { /* partly posted: it ends with its last completion */
             mkv_list_del(&post->list);
             mkv_list_add_tail(&leg->running, &post->list);
         }

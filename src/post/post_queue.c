@@ -291,7 +291,7 @@ static uint64_t mkv_leg_moving(const mkv_leg_t *leg)
     return bytes;
 }
 
-/* Posts that wait for the peer end here; UCX returns the others */
+/* End posts that wait for the peer; the others end with their UCX calls */
 static void mkv_leg_posts_ended(mkv_leg_t *leg)
 {
     mkv_leg_cancel_posts(leg);

@@ -32,8 +32,8 @@ const mkv_unit_set_t *mkv_leg_exposed_units(mkv_leg_t *leg, const mkv_pair_t *pa
 void mkv_post_sum_units(const mkv_post_t *post);
 
 /**
- * Check that the peer has sent the keys of the selected memory. It sends them when it
- * makes its own map.
+ * Check that the peer has sent the keys of the selected memory. The peer sends them
+ * when it creates its map.
  *
  * @return MKV_OK, MKV_ERR_PAIRING.
  */

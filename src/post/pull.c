@@ -112,7 +112,7 @@ bool mkv_pull_request(mkv_post_t *post)
     msg.serial = leg->num_pulls + 1;
     msg.digest = mkv_post_digest(post, &msg.bytes);
     msg.sel = post->sel;
-    msg.sel.fields &= ~(uint32_t)MKV_SEL_NOTIFY; /* for this side alone */
+    msg.sel.fields &= ~(uint32_t)MKV_SEL_NOTIFY; /* the notification is local */
     if (leg->pulled_plan != post->plan->serial) {
         mkv_pull_add_runs(post->plan, &msg);
     }

@@ -11,8 +11,8 @@
 #include "wire/codec.h"
 
 /**
- * Whether a library that does not know the item may use these regions. One that does
- * not know it, but needs it, refuses the blob.
+ * Whether a library without support for the item may use these regions. If false, such
+ * a library rejects the blob.
  */
 bool mkv_blob_is_plain(const mkv_blob_info_t *info);
 

@@ -48,7 +48,7 @@ static uint32_t mkv_leg_expects(const mkv_leg_t *leg, const mkv_units_t *units)
     size_t i;
 
     if ((component == NULL) || (component->num_pairs == 0)) {
-        return 0; /* all units come from others */
+        return 0; /* this source sends no units */
     }
 
     for (i = 0; i < xfer->num_expect; ++i) {

@@ -5,7 +5,7 @@
 
 /**
  * @file
- * Transfers that the other side asks for before they are open here.
+ * Requests of peers for transfers that are not open here.
  */
 
 #include "peer/peer.h"

@@ -248,8 +248,8 @@ static void mkv_leg_make_fin(const mkv_leg_t *leg, uint64_t bytes, mkv_msg_t *ms
     }
 }
 
-/* Make FIN while the blocks move, so that the other side does not wait for it. If this
- * fails, it is made again when they have moved. */
+/* Build FIN while the blocks move, to keep its cost out of the latency. On failure
+ * it is built again when they have moved. */
 static void mkv_leg_prepare_fin(mkv_leg_t *leg)
 {
     mkv_status_t status;
@@ -414,8 +414,8 @@ void mkv_leg_terminate(mkv_leg_t *leg, mkv_status_t status, const char *text)
     mkv_leg_send_or_fail(leg, &msg);
 }
 
-/* Completed here is not arrived there. A running flush does not cover later puts: its
- * end requests another one. */
+/* A local completion does not prove arrival. A flush in flight does not cover later
+ * puts; its end starts another flush. */
 static void mkv_leg_want_flush(mkv_leg_t *leg)
 {
     if (mkv_list_is_empty(&leg->flush)) {
@@ -443,8 +443,7 @@ static void mkv_leg_step_terminal(mkv_leg_t *leg)
     }
 }
 
-/* No more calls follow. A flush that begins while they run ends with them, so its cost
- * does not follow the last one. */
+/* All calls are posted. Starting the flush before they complete hides its latency. */
 static bool mkv_leg_has_put_all(const mkv_leg_t *leg)
 {
     return (leg->puts == MKV_PUTS_GIVEN) && (leg->state == MKV_LEG_SEALED) &&

@@ -49,13 +49,13 @@ mkv_status_t mkv_leg_send(mkv_leg_t *leg, mkv_msg_t *msg);
 /** Send a message without which the other side would hang; no memory fails the peer. */
 void mkv_leg_send_or_fail(mkv_leg_t *leg, mkv_msg_t *msg);
 
-/** The leg has failed, alone or with its transfer: notify the other side. */
+/** Notify the other side that the leg has failed, alone or with its transfer. */
 void mkv_leg_terminate(mkv_leg_t *leg, mkv_status_t status, const char *text);
 
 /** Send FIN or DRAINED if due; request a flush before. */
 void mkv_leg_step(mkv_leg_t *leg);
 
-/** Whether a call on @a num legs leaves out this one, because it has failed. */
+/** Whether a call on @a num legs skips this leg because it has failed. */
 static inline bool mkv_leg_is_left_out(const mkv_leg_t *leg, uint32_t num)
 {
     return (num > 1) && (leg->status < MKV_OK);

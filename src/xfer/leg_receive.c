@@ -46,7 +46,8 @@ static uint64_t mkv_leg_exposed_sum(const mkv_leg_t *leg, const mkv_units_t *uni
                          mkv_map_parts(map, component, false));
 }
 
-/* Whether other blocks than the exposed ones moved; where all of them have moved */
+/* Whether the sender moved blocks that were not exposed; called when the counts
+ * match */
 static bool mkv_fin_is_of_others(const mkv_leg_t *leg, const mkv_units_t *units,
                                  const mkv_wire_units_t *moved)
 {
@@ -202,7 +203,7 @@ static void mkv_leg_pull_received(mkv_leg_t *leg, const mkv_msg_t *msg)
 
 /* ---- While a WRITE runs ---------------------------------------------------------- */
 
-/* @return Whether it comes at the right time; else the transfer has failed, or will */
+/* @return Whether the message is valid in this state; if not, the transfer fails */
 static bool mkv_leg_is_written(mkv_leg_t *leg, const mkv_msg_t *msg)
 {
     if (mkv_leg_is_over(leg)) {
@@ -293,9 +294,9 @@ static bool mkv_leg_is_addressed(const mkv_leg_t *leg, const mkv_msg_t *msg)
 }
 
 /*
- * The other side has given up before it knew this instance. It may have opened another
- * instance meanwhile, which knows this one. TERM goes to whichever instance is there,
- * and its answer alone proves that nothing of it is in flight.
+ * The other side has aborted before it received this instance's identity. It may have
+ * opened a new instance since then, which has received it. TERM is sent to the current
+ * instance; only its DRAINED proves that no data is in flight.
  */
 static void mkv_leg_receive_abort(mkv_leg_t *leg, const mkv_msg_t *msg)
 {

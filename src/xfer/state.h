@@ -12,7 +12,7 @@
 #include "morikv.h"
 
 typedef enum mkv_xfer_change {
-    MKV_XFER_ALL_BOUND,    /**< Every leg knows its other side */
+    MKV_XFER_ALL_BOUND,    /**< Every leg has received the other side's identity */
     MKV_XFER_POSTED,       /**< Something was posted on a leg */
     MKV_XFER_ALL_SEALED,   /**< Nothing more will be posted */
     MKV_XFER_ALL_FINISHED, /**< Every leg is complete and verified */

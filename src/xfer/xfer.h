@@ -31,14 +31,14 @@ typedef struct mkv_leg {
     mkv_peer_t *peer;
     mkv_map_t *map;
     uint32_t index;
-    uint64_t remote_nonce; /**< 0 until the other side has sent it */
+    uint64_t remote_nonce; /**< 0 until received from the other side */
 
     mkv_list_t posts;   /**< Posts that UCX has in part or not at all, in order */
-    mkv_list_t running; /**< Posts that UCX has whole */
-    mkv_list_t pulled; /**< Active: posts that the passive side was requested to move */
-    mkv_list_t pushed; /**< READ, passive: such posts, complete and not flushed; WRITE,
-                          active: posts that notify the peer */
-    mkv_list_t flushed;    /**< Posts of pushed that a running flush covers */
+    mkv_list_t running; /**< Posts that were posted to UCX completely */
+    mkv_list_t pulled;  /**< Active: posts that the passive side moves on request */
+    mkv_list_t pushed;  /**< READ, passive: such posts, complete and not flushed; WRITE,
+                           active: posts that notify the peer */
+    mkv_list_t flushed; /**< Posts of pushed that a running flush covers */
     mkv_list_t push_plans; /**< Passive: plans received from the active side */
     uint64_t pulled_plan;  /**< Active: serial of the last plan sent */
     uint32_t num_pulls;    /**< Active: number of pulls and serial of the last */

@@ -96,8 +96,8 @@ static int muct_gpu_find_mapped_cb(struct dl_phdr_info *info, size_t size, void 
     return 1;
 }
 
-/* A file that is nowhere is named in the linker's message as we named it; one that is
- * there and broken by its path, and what it lacks by its own name. */
+/* The dynamic linker's message names a missing file as passed to dlopen(), a broken
+ * file by its path, and a missing dependency by its own name. */
 static void muct_gpu_warn_broken(const char *name)
 {
     const char *error = dlerror();

@@ -12,8 +12,8 @@
 
 /* ---- mori_xgmi: lists of copies of one device and direction ---- */
 
-/** Lists that can exist at a time: twice MUCT_XGMI_MAX_STARTED, so that the next ones
- * are filled while that many run. More of them only take pinned memory. */
+/** Lists that can exist at a time: twice MUCT_XGMI_MAX_STARTED, so that new lists are
+ * filled while others run. A larger value only uses more pinned memory. */
 #define MUCT_XGMI_LISTS 8
 
 /** Started lists after which copies are gathered instead. With two launch streams, four

@@ -52,7 +52,7 @@
 #error "this UCX version is not described in base/muct_uct_abi.h (known: 1.22, 1.23)"
 #endif
 
-/** Operations this minor version has */
+/** Operations of this minor version of UCX */
 #define MUCT_ABI_HAVE_GET_SGL (MUCT_UCX_MINOR >= 23)
 #define MUCT_ABI_HAVE_OUTSTANDING_PURGE (MUCT_UCX_MINOR >= 23)
 #define MUCT_ABI_HAVE_MEM_ELEM_RELEASE (MUCT_UCX_MINOR >= 23)

@@ -160,7 +160,7 @@ static bool muct_ucx_movers_are_allowed(const char *tls)
     return false;
 }
 
-/* Whether UCP's list allows it. */
+/* Whether UCX_TLS allows the ROCm components. */
 static bool muct_ucx_is_used(bool (*is_allowed_by)(const char *tls))
 {
     muct_ucx_rocm_config_t config;

@@ -298,7 +298,7 @@ ucs_status_t muct_copy_ep_create(const uct_ep_params_t *params, uct_ep_h *ep_p)
     return UCS_OK;
 }
 
-/* Copies under way end as they would have; they belong to the interface. */
+/* Copies in flight complete normally; they belong to the interface. */
 void muct_copy_ep_destroy(uct_ep_h tl_ep)
 {
     muct_copy_ep_t *ep = ucs_derived_of(tl_ep, muct_copy_ep_t);

@@ -254,7 +254,7 @@ static size_t muct_copy_queue_piece(const muct_copy_queue_t *queue, size_t left)
     return (left < queue->seg_size) ? left : queue->seg_size;
 }
 
-/* While one segment is on its way, the other one is filled. */
+/* Double buffering: one segment is packed while the other one is copied. */
 ucs_status_t muct_copy_queue_move_in(muct_copy_queue_t *queue, void *dst,
                                      const void *src, size_t length)
 {
@@ -283,7 +283,7 @@ ucs_status_t muct_copy_queue_move_in(muct_copy_queue_t *queue, void *dst,
     return muct_copy_queue_wait(queue);
 }
 
-/* While one segment is emptied, the other one is on its way. */
+/* Double buffering: one segment is unpacked while the other one is copied. */
 ucs_status_t muct_copy_queue_move_out(muct_copy_queue_t *queue, void *dst,
                                       const void *src, size_t length)
 {

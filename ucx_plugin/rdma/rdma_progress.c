@@ -48,7 +48,7 @@ static inline void muct_rdma_iface_handle_wc(muct_rdma_iface_t *iface,
         if (muct_rdma_ctl_owns(&iface->ctl, wc->wr_id)) {
             muct_rdma_recover_receive(iface, wc);
         }
-        return; /* else of a queue pair that is gone */
+        return; /* no channel: a completion of a destroyed queue pair */
     }
 
     if (__builtin_expect(wc->status != IBV_WC_SUCCESS, 0)) {
@@ -111,8 +111,8 @@ static unsigned muct_rdma_iface_poll(muct_rdma_iface_t *iface)
     return count;
 }
 
-/* Devices that are removed refuse posts before the event of it is there: another one
- * may take them. */
+/* A removed device rejects posts before its removal event arrives; move to another
+ * device if there is one. */
 static void muct_rdma_ep_refused(muct_rdma_ep_t *ep, bool is_lost)
 {
     if (is_lost || !muct_rdma_recover_leave(ep, UCS_ERR_IO_ERROR)) {
@@ -181,7 +181,8 @@ static muct_rdma_ep_t *muct_rdma_iface_find_ep(const muct_rdma_iface_t *carrier,
     return NULL;
 }
 
-/* End the endpoints that a condition holds for, which it then does not any more. */
+/* End all endpoints that meet a condition. The callback must make the condition
+ * false. */
 static void muct_rdma_iface_end_if(muct_rdma_iface_t *iface, ucs_status_t status,
                                    muct_rdma_ep_test_t is_concerned, const void *arg,
                                    void (*end)(muct_rdma_ep_t *ep, ucs_status_t status))
@@ -226,7 +227,8 @@ static void muct_rdma_iface_leave_dead(muct_rdma_iface_t *iface)
     muct_error("%s: device failed or was removed",
                muct_rdma_iface_md(iface)->device.name);
     iface->has_left = true;
-    (void)muct_rdma_iface_poll_all(iface); /* it knows better what happened */
+    (void)muct_rdma_iface_poll_all(
+        iface); /* completions carry the more precise error */
     muct_rdma_iface_leave_all(iface, UCS_ERR_IO_ERROR);
 }
 
@@ -263,7 +265,7 @@ static bool muct_rdma_ep_owns_qp(const muct_rdma_ep_t *ep, const void *arg)
     return false;
 }
 
-/* Queue pairs, without those that it has given up. */
+/* Number of queue pairs in use, without those being replaced. */
 static unsigned muct_rdma_ep_num_used(const muct_rdma_ep_t *ep)
 {
     switch (ep->recover.phase) {
@@ -395,7 +397,7 @@ static void muct_rdma_iface_dispatch_async(muct_rdma_iface_t *iface, uint64_t no
         (void)muct_rdma_mem_set_gone(md->pd);
         muct_rdma_iface_leave_dead(iface);
     }
-    /* completions first: they know better what happened */
+    /* completions first: they carry the more precise error */
     if (events.flags & (MUCT_RDMA_ASYNC_CQ | MUCT_RDMA_ASYNC_QP)) {
         (void)muct_rdma_iface_poll_all(iface);
     }

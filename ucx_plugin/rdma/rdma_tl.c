@@ -225,7 +225,8 @@ static ucs_status_t muct_rdma_iface_am_alignment(const uct_iface_params_t *param
         return status;
     }
 
-    /* one that is not less is the same as its rest: UCP gives such ones */
+    /* an offset beyond the alignment is reduced modulo it, as UCP passes such
+     * offsets */
     *align_p = (align > MUCT_RDMA_BUF_ALIGN) ? align : MUCT_RDMA_BUF_ALIGN;
     *offset_p =
         MUCT_PARAM(UCT_IFACE_PARAM_FIELD, params, am_align_offset, AM_ALIGN_OFFSET, 0) &

@@ -21,7 +21,7 @@
 #include "xgmi/xgmi_iface.h"
 
 
-/** Messages that one call of progress hands to their handlers */
+/** Most messages that one progress call delivers */
 #define MUCT_XGMI_AM_AT_ONCE 16
 
 /** Reported limit of the pieces of a short message; any number would do */

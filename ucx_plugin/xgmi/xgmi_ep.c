@@ -39,7 +39,8 @@ bool muct_xgmi_ep_has_broken_ring(muct_xgmi_ep_t *ep)
     return true;
 }
 
-/* Whether the peer can have what was sent; a copy says so itself. */
+/* Check that the peer has received the sent messages; copies report errors
+ * themselves. */
 static ucs_status_t muct_xgmi_ep_look(muct_xgmi_ep_t *ep)
 {
     if ((ep->status == UCS_OK) && !muct_xgmi_ep_has_broken_ring(ep) &&
@@ -59,7 +60,7 @@ ucs_status_t muct_xgmi_ep_flush(uct_ep_h tl_ep, unsigned flags, uct_completion_t
     /* Copies are visible to all devices when they are over, so local means remote. */
     (void)flags;
     if ((ep->pending != NULL) && !ep->is_dispatching) {
-        return UCS_ERR_NO_RESOURCE; /* behind those that wait */
+        return UCS_ERR_NO_RESOURCE; /* keep the order behind pending requests */
     }
     if (ep->num_not_over == 0) {
         return ep->has_sent ? muct_xgmi_ep_look(ep) : ep->status;
@@ -136,7 +137,7 @@ static void muct_xgmi_ep_pending_push_head(muct_xgmi_ep_t *ep, uct_pending_req_t
     ep->pending = req;
 }
 
-/* Whether nothing has been opened since the operation that waits for it. */
+/* Whether the memory that a pending operation waits for is still being opened. */
 static bool muct_xgmi_ep_is_opening(const muct_xgmi_iface_t *iface,
                                     const muct_xgmi_ep_t *ep)
 {
@@ -266,7 +267,7 @@ unsigned muct_xgmi_ep_dispatch_pending(muct_xgmi_iface_t *iface)
         if (!UCS_STATUS_IS_ERR(muct_xgmi_ep_dispatch_one(iface, ep))) {
             ++count;
         } else if (!muct_xgmi_ep_is_apart(iface, ep)) {
-            break; /* else the others have nothing to do with that */
+            break; /* shared resources are exhausted */
         }
     }
 

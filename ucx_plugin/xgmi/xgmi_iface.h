@@ -40,7 +40,7 @@ typedef enum muct_xgmi_dir {
 #define MUCT_XGMI_MAX_QUEUES (MUCT_XGMI_MAX_DEVICES * MUCT_XGMI_NUM_DIRS)
 
 
-/** A flush that waits for what was there before it. */
+/** A flush that waits for operations posted before it. */
 typedef struct muct_xgmi_flush {
     struct muct_xgmi_flush *next;
     uct_completion_t *comp;
@@ -58,7 +58,8 @@ typedef struct muct_xgmi_iface {
     unsigned num_queues;
     bool has_messages;         /**< As configured */
     bool is_out_of_resources;  /**< Set until an operation ends */
-    bool has_unreported_error; /**< An endpoint has failed, its user does not know */
+    bool has_unreported_error; /**< An endpoint has failed and its error is not reported
+                                  yet */
     unsigned num_progress;
     ucs_list_link_t eps;
     ucs_list_link_t waiting_eps; /**< Endpoints with pending requests, served in turn */

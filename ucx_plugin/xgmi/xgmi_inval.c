@@ -111,13 +111,14 @@ void muct_xgmi_invals_leave(muct_xgmi_invals_t *invals, muct_xgmi_inval_watch_t 
     }
 }
 
-/* UCP's completion is gone with the call, so it names a function that aborts. */
+/* A completion on UCP's stack has a function that aborts; it must not be called
+ * after the call returns. */
 static bool muct_xgmi_inval_may_be_late(const uct_completion_t *comp)
 {
     return comp->func != (uct_completion_callback_t)ucs_empty_function_do_assert_void;
 }
 
-/* Leave it to progress. @return Whether an interface makes progress. */
+/* Queue the invalidation for progress. @return Whether an interface makes progress. */
 static bool muct_xgmi_invals_add(muct_xgmi_invals_t *invals, muct_xgmi_inval_t *inval)
 {
     muct_xgmi_inval_watch_t *watch;

@@ -67,7 +67,7 @@ void muct_xgmi_invals_join(muct_xgmi_invals_t *invals, muct_xgmi_inval_watch_t *
                            muct_xgmi_wake_t *wake);
 
 
-/** The interface goes. The last one ends what is not over, by waiting. */
+/** Remove a closing interface. The last one waits for pending invalidations. */
 void muct_xgmi_invals_leave(muct_xgmi_invals_t *invals, muct_xgmi_inval_watch_t *watch);
 
 

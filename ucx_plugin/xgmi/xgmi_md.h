@@ -52,9 +52,9 @@ typedef struct muct_xgmi_mem {
     uint64_t length;
     int device; /**< Device of the memory; for host memory: the device that copies */
     bool is_host;
-    bool is_private;       /**< It is not of a file that others can map */
+    bool is_private;       /**< Not memory of a file that peers can map */
     muct_pin_t pin;        /**< Of host memory */
-    muct_xgmi_file_t file; /**< Of host memory that has a key for others */
+    muct_xgmi_file_t file; /**< File of host memory whose key was packed */
     bool has_slot;
     bool may_invalidate; /**< A key was packed for it */
     uint32_t slot;

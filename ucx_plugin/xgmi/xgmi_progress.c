@@ -48,8 +48,8 @@
 
 /* ---- peers ---- */
 
-/* Messages that a peer sent before its end are delivered before its end is reported.
- * One is missing if the peer was killed before it set its bit (xgmi_box.h). */
+/* Deliver a peer's messages before its end is reported. A message is lost if the
+ * peer was killed before it set its bit (xgmi_box.h). */
 static unsigned muct_xgmi_iface_receive_all(muct_xgmi_iface_t *iface)
 {
     unsigned count = 0, received;

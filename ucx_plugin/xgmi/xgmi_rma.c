@@ -63,7 +63,7 @@ ucs_status_t muct_xgmi_ep_await(muct_xgmi_ep_t *ep, int device, uct_mem_h const 
     size_t i;
 
     ep->hold = (muct_xgmi_hold_t){0};
-    ep->is_opening = false; /* what has opened meanwhile is there for the next try */
+    ep->is_opening = false; /* memory opened meanwhile is found by the next try */
     ep->wants_room = false;
     atomic_store(&iface->map_watch.is_waiting, true);
     ep->num_opened = muct_xgmi_map_num_opened(map); /* then ask: none is missed */
@@ -276,7 +276,7 @@ static ucs_status_t muct_xgmi_ep_stage(muct_xgmi_ep_t *ep, muct_xgmi_dir_t dir,
     return muct_xgmi_ep_no_resource(ep, status);
 }
 
-/* Sends what lies in the buffer; gives it back on error. */
+/* Send the buffer's contents; release the buffer on error. */
 static ucs_status_t muct_xgmi_ep_put_buffer(muct_xgmi_ep_t *ep,
                                             muct_xgmi_queue_t *queue,
                                             muct_xgmi_buffer_t *buffer, size_t length,

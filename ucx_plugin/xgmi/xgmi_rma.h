@@ -82,7 +82,8 @@ ucs_status_t muct_xgmi_ep_await(muct_xgmi_ep_t *ep, int device, uct_mem_h const 
                                 uct_rkey_t const *rkeys, size_t count);
 
 
-/** The end of a look-up that failed: waits for one that is being opened. */
+/** Handle a failed look-up. If the memory is still being opened, the endpoint waits
+ * for it. */
 ucs_status_t muct_xgmi_ep_not_found(muct_xgmi_ep_t *ep, const muct_xgmi_queue_t *queue,
                                     uct_rkey_t rkey, ucs_status_t status);
 

@@ -39,8 +39,8 @@ typedef struct muct_xgmi_sgl {
 } muct_xgmi_sgl_t;
 
 /*
- * Memory, key and mostly length that an entry shares with the entries before it, so
- * that it needs no lookup. Its bounds check is then one comparison.
+ * Memory, key and length of the previous entry. An entry with the same memory and key
+ * needs no lookup, and one with the same length a single bounds comparison.
  */
 typedef struct muct_xgmi_sgl_last {
     const muct_xgmi_mem_t *mem;
@@ -646,8 +646,8 @@ err_rollback:
     return muct_xgmi_sgl_refuse(ep, sgl, status);
 }
 
-/* The usual list: all of it for the queue of its first entry's device. What is of
- * another device makes it a mixed one, from the start. */
+/* The usual list: all entries use the queue of the first entry's device. If an entry
+ * is of another device, the list is started again as a mixed one. */
 static UCS_F_ALWAYS_INLINE ucs_status_t muct_xgmi_sgl_post_one(
     muct_xgmi_ep_t *ep, muct_xgmi_iface_t *iface, const muct_xgmi_dir_t dir,
     const muct_xgmi_sgl_t *sgl, const muct_xgmi_mem_t *mem, uct_completion_t *comp)

@@ -195,8 +195,8 @@ static ucs_status_t muct_xgmi_iface_get_address(uct_iface_h tl_iface,
     return UCS_OK;
 }
 
-/* Processes of one host and one /dev/shm that IPC keeps apart: other transports are
- * many times slower. */
+/* Warn that two processes share the host and /dev/shm but cannot use IPC: other
+ * transports are many times slower. */
 static void muct_xgmi_iface_warn_apart(const muct_xgmi_device_addr_t *mine,
                                        const muct_xgmi_device_addr_t *peer,
                                        const char *reason)
@@ -475,7 +475,7 @@ static ucs_status_t muct_xgmi_iface_open(uct_md_h md, uct_worker_h worker,
     ucs_status_t status;
     size_t align;
 
-    /* received messages stay in their ring, so any possible alignment is kept */
+    /* received messages stay in their ring, which satisfies any supported alignment */
     status = muct_am_check_alignment(params, &align);
     if (status != UCS_OK) {
         return status;

@@ -59,7 +59,7 @@ int perf_channel_open(const char *where, bool is_listen, uint32_t timeout_s,
 
 void perf_channel_close(perf_channel_t *channel);
 
-/** Notify the other process that this one prints an error. */
+/** Notify the other process that this process prints an error. */
 void perf_channel_notify_error(perf_channel_t *channel);
 
 /**
@@ -73,8 +73,8 @@ int perf_channel_send(perf_channel_t *channel, perf_channel_type_t type,
                       const void *buffer, size_t length);
 
 /**
- * Notify a process that waits for another message that this one makes progress. Never
- * waits: a full socket holds enough of these.
+ * Notify a waiting process that this process still makes progress. Never blocks: a full
+ * socket already holds unread notifications.
  */
 void perf_channel_notify_progress(perf_channel_t *channel);
 

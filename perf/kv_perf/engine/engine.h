@@ -62,8 +62,8 @@ typedef struct perf_engine_ops {
     void (*end_of_test)(perf_engine_t *engine);
 
     /**
-     * Other side of a job: begin before it runs, end after it has stopped. With
-     * is_notified, everything that a post needs is prepared here and by start.
+     * Passive side of a job: call serve before the job runs and unserve after it has
+     * stopped. With is_notified, serve and start prepare everything that a post needs.
      */
     int (*serve)(perf_engine_t *engine, perf_job_t *job);
     int (*unserve)(perf_engine_t *engine, perf_job_t *job);
@@ -75,8 +75,8 @@ typedef struct perf_engine_ops {
     int (*post)(perf_engine_t *engine, perf_job_t *job);
 
     /**
-     * Call this after all num_posts completed, or with is_notified were posted: it
-     * makes sure that the other side has them all.
+     * Call this after all num_posts have completed or, with is_notified, have been
+     * posted. When it returns, the other side has received all of them.
      */
     int (*stop)(perf_engine_t *engine, perf_job_t *job);
 

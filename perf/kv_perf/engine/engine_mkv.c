@@ -26,7 +26,7 @@ typedef struct perf_mkv_job perf_mkv_job_t;
 
 typedef struct perf_mkv_xfer {
     struct perf_mkv_xfer *next; /* while free, or ahead of its post, or quiet */
-    struct perf_mkv_xfer *made; /* of its job, before this one */
+    struct perf_mkv_xfer *made; /* previous transfer of the same job */
     perf_mkv_job_t *owner;
     mkv_xfer_t *xfer;
     mkv_plan_t *plan; /* of its own, if is_recreate */
@@ -298,7 +298,7 @@ static bool perf_mkv_job_is_quiet(const perf_mkv_job_t *mkv)
     return mkv->num_open == 0;
 }
 
-/* All its transfers are over, here and there. */
+/* Wait until all transfers of the job have ended on both sides. */
 static int perf_mkv_finish(perf_engine_t *engine, perf_mkv_job_t *mkv)
 {
     perf_mkv_xfer_t *xfer;

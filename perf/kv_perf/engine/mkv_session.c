@@ -265,7 +265,7 @@ void perf_session_path(const perf_session_t *kv, unsigned peer, char *path, size
                  (unsigned long long)(stats.pulls_sent - stats.pulls_refused),
                  (unsigned long long)stats.plan_posts);
     }
-    if (attr.paths[0] == '\0') { /* another process made the calls */
+    if (attr.paths[0] == '\0') { /* all calls were made by the other process */
         snprintf(path, size, "connected %s%s", attr.transports, pulls);
         return;
     }

@@ -7,7 +7,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-/** What was registered here, for one pin or several. */
+/** A range registered by this file, with the number of pins on it. */
 struct muct_pin_range {
     struct muct_pin_range *next;
     char *address;

@@ -61,7 +61,8 @@ typedef struct muct_rdma_dev_addr {
 typedef struct muct_rdma_ep_addr {
     uint8_t num_qps;       /**< 1 to MUCT_RDMA_ADDR_MAX_QPS */
     uint32_t psn;          /**< First packet number, 24 bits, of every queue pair */
-    uint16_t num_receives; /**< Active messages it takes before it must give credits */
+    uint16_t num_receives; /**< Active messages that the sender may send before it needs
+                              credits */
     uint32_t receive_size; /**< Bytes of each receive, header included */
     uint8_t max_reads;     /**< Reads and atomics it answers at once */
     uint64_t flush_addr;   /**< Memory anybody connected may read, to flush writes */

@@ -70,9 +70,10 @@ ucs_status_t muct_rdma_async_add(muct_rdma_async_t *async, muct_rdma_async_sub_t
 void muct_rdma_async_remove(muct_rdma_async_t *async, muct_rdma_async_sub_t *sub);
 
 /**
- * Read the device's events and keep them for all subscribers; take those of one.
+ * Read the device's events, store them for all subscribers, and return those of one.
  *
- * @param [out] events  Filled when true is returned.
+ * @param [out] events Filled when true is returned.
+ *
  * @return Whether there were any.
  */
 bool muct_rdma_async_take(muct_rdma_async_t *async, muct_rdma_async_sub_t *sub,

@@ -118,7 +118,7 @@ static ucs_sys_device_t muct_rdma_device_sys_device(const struct ibv_context *co
     char path[512], target[4096];
     const char *bdf;
 
-    /* the library knows where: the name may be another one there */
+    /* ask libibverbs for the path: the name in /sys may differ */
     snprintf(path, sizeof(path), "%s/device", context->device->ibdev_path);
     if (realpath(path, target) == NULL) {
         return UCS_SYS_DEVICE_ID_UNKNOWN;

@@ -64,7 +64,7 @@ ucs_status_t muct_rdma_device_list(uct_md_resource_desc_t **names_p, unsigned *n
  */
 ucs_status_t muct_rdma_device_open(const char *name, muct_rdma_device_t *device);
 
-/** Close it; everything made from it must be gone. */
+/** Close the device; all objects created from it must have been destroyed. */
 void muct_rdma_device_close(muct_rdma_device_t *device);
 
 /**

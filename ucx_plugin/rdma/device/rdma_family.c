@@ -65,7 +65,8 @@ static void muct_rdma_family_put(unsigned long *option, unsigned long value)
     *option = (*option == UCS_ULUNITS_AUTO) ? value : *option;
 }
 
-/* A bond gives a connection to one of its links: one for each, as UCX has paths */
+/* A bond assigns each connection to one of its links, so use one queue pair per
+ * link, like UCX's paths */
 static unsigned muct_rdma_family_num_qps(const muct_rdma_device_t *device,
                                          const muct_rdma_port_t *port)
 {

@@ -42,7 +42,7 @@ void muct_rdma_family_fill(const muct_rdma_device_t *device,
 uint8_t muct_rdma_family_traffic_class(const muct_rdma_device_t *device,
                                        const muct_rdma_port_t *port);
 
-/** Whether relaxed ordering is worth it: on AMD's server processors, as UCX has it. */
+/** Whether to enable relaxed ordering: on AMD's server processors, like UCX. */
 bool muct_rdma_family_has_relaxed_ordering(void);
 
 #endif

@@ -14,11 +14,10 @@
  */
 ucs_status_t muct_rdma_ep_create_chan(muct_rdma_ep_t *ep);
 
-/** Destroy those from @a first on; what is on its way is cancelled. */
+/** Destroy the channels from @a first on and cancel their work requests. */
 void muct_rdma_ep_destroy_chans(muct_rdma_ep_t *ep, unsigned first);
 
-/** Destroy the queue pair, if it is there; what is on its way stays in the send queue.
- */
+/** Destroy the queue pair if there is one; its work requests stay in the send queue. */
 void muct_rdma_chan_stop(muct_rdma_chan_t *chan);
 
 /** Ask the first queue pair, which is new, what all of them offer. */

@@ -76,7 +76,7 @@ ucs_status_t muct_rdma_ctl_open(muct_rdma_ctl_t *ctl, struct ibv_pd *pd,
 ucs_status_t muct_rdma_ctl_renew(muct_rdma_ctl_t *ctl, muct_rdma_cq_set_t *cqs,
                                  uint64_t id);
 
-/** Whether a peer may mean this one by a number: it has it, or had it before. */
+/** Whether the control queue pair has or had this number. */
 bool muct_rdma_ctl_had_number(const muct_rdma_ctl_t *ctl, uint32_t qp_num);
 
 /** Does nothing to one that was never opened. */
@@ -93,20 +93,20 @@ void muct_rdma_ctl_set_moved(muct_rdma_ctl_t *ctl);
  */
 void muct_rdma_ctl_meet(muct_rdma_ctl_t *ctl, const muct_rdma_dev_addr_t *peer);
 
-/** Make one address handle. @return Whether there are others to make. */
+/** Create one address handle. @return Whether more must be created. */
 bool muct_rdma_ctl_prepare(muct_rdma_ctl_t *ctl);
 
 /** Send, if that is possible now; it may be lost in any case. */
 void muct_rdma_ctl_send(muct_rdma_ctl_t *ctl, const muct_rdma_dev_addr_t *to,
                         uint32_t qp_num, const muct_rdma_ctl_msg_t *msg);
 
-/** Whether a completion is one of its. */
+/** Whether a completion belongs to the control queue pair. */
 static inline bool muct_rdma_ctl_owns(const muct_rdma_ctl_t *ctl, uint64_t wr_id)
 {
     return (ctl->ibv != NULL) && ((((wr_id ^ ctl->id) << 1) >> 33) == 0);
 }
 
-/** Whether datagrams may come through: now, or when it has begun again. */
+/** Whether datagrams can be sent, now or after a restart. */
 static inline bool muct_rdma_ctl_is_usable(const muct_rdma_ctl_t *ctl)
 {
     return (ctl->ibv != NULL) && !ctl->cq->is_broken && !ctl->is_given_up;
@@ -122,9 +122,9 @@ static inline bool muct_rdma_ctl_has_to_restart(const muct_rdma_ctl_t *ctl)
 void muct_rdma_ctl_progress(muct_rdma_ctl_t *ctl, uint64_t now_ms);
 
 /**
- * Take one of its completions.
+ * Handle a completion of the control queue pair.
  *
- * @return Whether @a msg came with it.
+ * @return Whether it delivered @a msg.
  */
 bool muct_rdma_ctl_complete(muct_rdma_ctl_t *ctl, const struct ibv_wc *wc,
                             muct_rdma_ctl_msg_t *msg);

@@ -267,7 +267,7 @@ static ucs_status_t muct_rdma_ep_agree_reads(muct_rdma_ep_t *ep, uint8_t granted
     return UCS_ERR_UNREACHABLE;
 }
 
-/* The longest message that one queue pair takes whole */
+/* Longest message that is posted to one queue pair as a single work request */
 static void muct_rdma_ep_set_max_simple(muct_rdma_ep_t *ep,
                                         const muct_rdma_limits_t *limits)
 {

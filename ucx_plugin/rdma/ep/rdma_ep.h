@@ -47,7 +47,7 @@ struct muct_rdma_chan {
     unsigned recv_depth;
     uint32_t place;
     uint32_t first_qp_num; /**< Number in the endpoint's address */
-    uint32_t flushed;      /**< Work requests before this one have come back */
+    uint32_t flushed;      /**< Work requests before this one have completed */
     bool is_given;         /**< Work requests that the send queue counts as posted */
     uint64_t id;           /**< High half of its wr_ids */
     uint32_t fence_index;  /**< Index the last fence waits for, if is_fenced */
@@ -100,7 +100,7 @@ struct muct_rdma_ep {
     bool has_event;   /**< Something ended since requests were called last */
     bool wants_buf;   /**< An operation found no buffer since then */
     bool has_work;    /**< Linked in iface->work */
-    bool is_ahead;    /**< Made ahead; it has no user yet */
+    bool is_ahead;    /**< Created ahead; not handed to a user yet */
     uint8_t announced_reads; /**< dest_reads as the peer knows it; 0: unknown yet */
     uint8_t dest_reads;      /**< Reads that our queue pairs answer at once */
     uint32_t psn;
@@ -155,7 +155,7 @@ struct muct_rdma_ep_listener {
     /** Connected, and in the interface's list of work. */
     void (*progress)(muct_rdma_ep_t *ep);
 
-    /** Whether @a progress has something left to do. */
+    /** Whether @a progress has pending work. */
     bool (*has_work)(const muct_rdma_ep_t *ep);
 
     /** Whether @a progress could do something now. */

@@ -132,7 +132,7 @@ static unsigned muct_rdma_ep_dispatch(muct_rdma_ep_t *ep)
     return count;
 }
 
-/* Whether what waits may find now what it did not find before. */
+/* Whether resources that pending requests wait for may be available now. */
 static bool muct_rdma_ep_may_dispatch(const muct_rdma_ep_t *ep)
 {
     return (ep->pending.head != NULL) &&

@@ -15,7 +15,7 @@ ucs_status_t muct_rdma_ep_pending_add(uct_ep_h ep, uct_pending_req_t *req,
 void muct_rdma_ep_pending_purge(uct_ep_h ep, uct_pending_purge_callback_t cb,
                                 void *arg);
 
-/** Call requests that wait, give credits that are due. */
+/** Dispatch pending requests and send credits that are due. */
 unsigned muct_rdma_ep_progress_work(muct_rdma_ep_t *ep);
 
 /** Have @ref muct_rdma_ep_progress_work called in this or the next progress. */
@@ -34,7 +34,7 @@ bool muct_rdma_ep_is_runnable(const muct_rdma_ep_t *ep);
  */
 ucs_status_t muct_rdma_ep_get_buf(muct_rdma_ep_t *ep, muct_rdma_buf_t **buf_p);
 
-/** Whether nothing is on its way. */
+/** Whether no work request is in flight. */
 bool muct_rdma_ep_is_idle(const muct_rdma_ep_t *ep);
 
 #endif

@@ -86,7 +86,8 @@ static void muct_rdma_stock_make(muct_rdma_iface_t *iface)
         ++stock->num_ready;
     } else if (status != UCS_INPROGRESS) {
         stock->has_failed = true;
-        muct_rdma_stock_drop(stock); /* others may need what they have */
+        muct_rdma_stock_drop(
+            stock); /* release the resources of endpoints created ahead */
     }
 }
 

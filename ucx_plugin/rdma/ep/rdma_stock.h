@@ -36,7 +36,7 @@ void muct_rdma_stock_init(muct_rdma_stock_t *stock);
 /** Destroy all unused endpoints: at the end, or when something they use is broken. */
 void muct_rdma_stock_drop(muct_rdma_stock_t *stock);
 
-/** ep_create: an endpoint that was made ahead, or one that is made now. */
+/** ep_create: return an endpoint created ahead, or create one now. */
 ucs_status_t muct_rdma_ep_create(const uct_ep_params_t *params, uct_ep_h *ep_p);
 
 /**

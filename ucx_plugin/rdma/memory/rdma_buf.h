@@ -38,7 +38,8 @@ typedef struct muct_rdma_buf_pool {
     const char *name;
 } muct_rdma_buf_pool_t;
 
-/** Header in front of the data. It also holds what an operation needs until it ends. */
+/** Header in front of the data, with the state of the operation that uses the buffer.
+ */
 struct muct_rdma_buf {
     muct_rdma_buf_t *next; /**< Next in the pool, or in a list of its owner */
     muct_rdma_buf_pool_t *pool;

@@ -53,7 +53,7 @@ typedef struct muct_rdma_gpu_ways {
 ucs_status_t muct_rdma_gpu_ways_init(const muct_rdma_gpu_way_params_t *params,
                                      muct_rdma_gpu_ways_t *ways);
 
-/** Whether it is one of them. */
+/** Whether this way is one of the allowed ways. */
 bool muct_rdma_gpu_ways_has(const muct_rdma_gpu_ways_t *ways, muct_rdma_gpu_way_t way);
 
 /**

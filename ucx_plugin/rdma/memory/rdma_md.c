@@ -129,7 +129,7 @@ static ucs_status_t muct_rdma_component_rkey_unpack(
 
     if (key->flags & MUCT_RDMA_KEY_FLAG_NONE) {
         muct_rdma_rkeys_free(key);
-        return UCS_ERR_UNREACHABLE; /* UCP takes another transport */
+        return UCS_ERR_UNREACHABLE; /* UCP then selects another transport */
     }
 
     muct_rdma_rkeys_add(key);
@@ -186,7 +186,7 @@ static uint8_t muct_rdma_md_chunk_shift(const muct_rdma_device_t *device,
         ++shift;
     }
 
-    /* no region comes near this: one key is enough */
+    /* larger than any region: one key covers all */
     return (shift >= 47) ? MUCT_RDMA_KEY_ONE_CHUNK : shift;
 }
 

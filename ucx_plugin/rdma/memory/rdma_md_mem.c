@@ -18,7 +18,7 @@
 
 #define MUCT_RDMA_FLUSH_PAGE 4096
 
-/* Is it a GPU's? Then find the page that peers read to flush their writes to it. */
+/* For GPU memory, find the page that peers read to flush their writes. */
 static ucs_status_t muct_rdma_md_find_page(muct_rdma_md_t *md, const void *address,
                                            muct_rdma_mem_params_t *params)
 {

@@ -42,12 +42,13 @@ struct muct_rdma_mem {
     struct ibv_pd *pd;
     int access; /**< As registered */
     bool is_gpu;
-    bool is_plain;             /**< One chunk, of memory that stays at its address */
+    bool is_plain;             /**< One chunk: the memory cannot be remapped */
     bool may_invalidate;       /**< A key was packed for it */
     muct_rdma_chunks_t chunks; /**< GPU memory: as registered */
     ucs_list_link_t list;      /**< Link in the list of all regions of the process */
-    muct_rdma_mem_t *twins; /**< The same memory with other devices, for endpoints that
-                                 moved there (rdma_move.h); they end with this one */
+    muct_rdma_mem_t
+        *twins; /**< Registrations of the same memory with other devices, for endpoints
+                   that moved there (rdma_move.h); freed with this one */
     muct_rdma_mem_t *next_twin;
     struct ibv_mr *mrs[];
 };

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 typedef struct muct_rdma_rkeys_entry {
-    muct_rdma_key_t key; /* first: it is what others see */
+    muct_rdma_key_t key; /* first member: callers hold a pointer to the key */
     ucs_list_link_t list;
 } muct_rdma_rkeys_entry_t;
 

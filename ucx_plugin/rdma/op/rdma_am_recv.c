@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Receives posted with one call, and missing ones that are worth it. */
+/* Receives posted with one call; fewer missing receives are not posted yet. */
 #define MUCT_RDMA_AM_RECV_BATCH 16
 
 
@@ -252,7 +252,8 @@ static void muct_rdma_am_bad_message(muct_rdma_ep_t *ep, uint32_t length, uint8_
     muct_rdma_ep_fail(ep, UCS_ERR_CONNECTION_RESET, true);
 }
 
-/* Whether there is a buffer for each missing receive, beside the one just filled. */
+/* Whether the pool has a buffer for each missing receive without the buffer just
+ * filled. */
 static bool muct_rdma_am_may_keep(muct_rdma_iface_t *iface)
 {
     muct_rdma_buf_pool_t *pool = &iface->rx_pool;
@@ -306,7 +307,8 @@ void muct_rdma_am_receive(muct_rdma_ep_t *ep, const struct ibv_wc *wc)
         &iface->super, id, data, wc->byte_len - MUCT_RDMA_AM_HEADER,
         muct_rdma_am_may_keep(iface) ? UCT_CB_PARAM_FLAG_DESC : 0);
     if (status == UCS_INPROGRESS) {
-        /* the user keeps it, and gives it back with what lies in front of its data */
+        /* the user keeps the buffer and releases it through the descriptor before
+         * its data */
         memcpy(data - iface->rx_headroom - sizeof(desc), &desc, sizeof(desc));
     } else {
         muct_rdma_buf_put(buf);

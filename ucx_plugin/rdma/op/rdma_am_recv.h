@@ -25,10 +25,10 @@ void muct_rdma_am_receive(muct_rdma_ep_t *ep, const struct ibv_wc *wc);
 /** Post receives again and give credits, where there is room for it. */
 void muct_rdma_am_progress(muct_rdma_ep_t *ep);
 
-/** Whether @ref muct_rdma_am_progress has something left to do. */
+/** Whether @ref muct_rdma_am_progress has pending work. */
 bool muct_rdma_am_has_work(const muct_rdma_ep_t *ep);
 
-/** Whether it could do that now. */
+/** Whether that work can be done now. */
 bool muct_rdma_am_is_runnable(const muct_rdma_ep_t *ep);
 
 #endif

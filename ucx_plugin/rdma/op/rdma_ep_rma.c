@@ -28,7 +28,7 @@ static inline void muct_rdma_wr_set_remote(struct ibv_send_wr *wr,
     wr->wr.rdma.rkey = key->rkeys[muct_rdma_key_chunk(key, address)];
 }
 
-/* Bytes that one buffer can hold and one key covers. */
+/* Check that the bytes fit one buffer and lie within one key. */
 static ucs_status_t muct_rdma_ep_check_bcopy(muct_rdma_ep_t *ep,
                                              const muct_rdma_key_t *key,
                                              uint64_t address, size_t length)

@@ -10,7 +10,7 @@
 
 #include "rdma/ep/rdma_ep.h"
 
-/** A list as UCX gives it, or as a job keeps it. */
+/** A list, as passed by UCX or as copied for a queued request. */
 struct muct_rdma_sgl {
     void *const *buffers;
     const size_t *lengths;

@@ -101,7 +101,7 @@ static bool muct_rdma_sgl_begin_wr(muct_rdma_sgl_writer_t *writer,
     return true;
 }
 
-/* Whether the open work request takes up a part; it does then. */
+/* Append a part to the open work request. @return Whether it fits there. */
 static inline bool muct_rdma_sgl_extend(muct_rdma_sgl_writer_t *writer,
                                         const muct_rdma_key_t *key, uint64_t remote,
                                         uint64_t local, uint32_t lkey, size_t part)
@@ -280,8 +280,8 @@ static inline size_t muct_rdma_sgl_put_run(muct_rdma_sgl_writer_t *writer,
     return i;
 }
 
-/* A list of plain blocks: runs, and between them one block with a closer look. It is
- * not inlined, so that its loop has all registers. */
+/* A list of plain blocks: contiguous runs, and single blocks that need all checks
+ * between them. Not inlined, so that the loop keeps its variables in registers. */
 static UCS_F_NOINLINE void muct_rdma_sgl_put_plain(muct_rdma_sgl_writer_t *writer,
                                                    const muct_rdma_sgl_t *sgl,
                                                    muct_rdma_sgl_pos_t *pos)

@@ -59,7 +59,7 @@ static ucs_status_t muct_rdma_sq_make_marks(muct_rdma_sq_t *sq, uint32_t num)
     }
 
     sq->mask = num - 1;
-    /* one chain more than there is finds a place */
+    /* leave room for one more chain */
     sq->grow_above = (num < sq->depth) ? num - sq->batch : UINT32_MAX;
     return UCS_OK;
 }
@@ -137,7 +137,8 @@ static void muct_rdma_sq_grow(muct_rdma_sq_t *sq)
         *sq = old;
         sq->grow_above = UINT32_MAX;
         sq->is_stuck = true;
-        muct_rdma_sq_lose(sq, ENOMEM); /* it cannot take what it has promised to */
+        muct_rdma_sq_lose(
+            sq, ENOMEM); /* no memory for entries that callers have reserved */
         return;
     }
 

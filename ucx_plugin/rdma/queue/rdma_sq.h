@@ -88,7 +88,7 @@ struct muct_rdma_sq {
     unsigned next_flags; /**< IBV_SEND_FENCE for the next one, or 0 */
     int error;      /**< errno of an ibv_post_send() that cannot be repeated, or 0 */
     bool is_lost;   /**< The error is one that another queue pair cannot mend */
-    bool keep;      /**< Entries until they end */
+    bool keep;      /**< Keep each entry until its completion */
     bool is_stuck;  /**< The device took only a part: repeat, take no more */
     uint8_t state;  /**< MUCT_RDMA_SQ_* */
     uint64_t bytes; /**< Sum over all work requests, up to head */
@@ -112,7 +112,7 @@ typedef struct muct_rdma_sq_params {
     uint32_t batch; /**< Requests of a batch, at least 1 */
     uint32_t max_sge;
     uint32_t max_inline;
-    bool keep;              /**< Work requests until they end */
+    bool keep;              /**< Keep each work request until its completion */
     ucs_list_link_t *dirty; /**< List this queue enters when it has a chain to post */
     muct_rdma_sq_stats_t *stats; /**< Counters to update; outlive the queue */
 } muct_rdma_sq_params_t;
@@ -179,7 +179,7 @@ static inline struct ibv_send_wr *muct_rdma_sq_next(const muct_rdma_sq_t *sq)
     return &sq->wrs[sq->head & sq->wr_mask];
 }
 
-/** A work request that has not ended; all of them are there with keep. */
+/** A work request that has not completed; with keep, all of them can be read. */
 static inline struct ibv_send_wr *muct_rdma_sq_at(const muct_rdma_sq_t *sq,
                                                   uint32_t index)
 {

@@ -99,7 +99,8 @@ static const muct_rdma_ep_t *muct_rdma_move_nearest(const muct_rdma_ep_t *ep,
     return found;
 }
 
-/* Whether a lane knows another device of the same process, and its control qp. */
+/* Whether another endpoint to the same process uses another device with a known
+ * control queue pair. */
 static bool muct_rdma_move_has_device(const muct_rdma_ep_t *ep,
                                       const muct_rdma_ep_t *lane)
 {
@@ -137,7 +138,8 @@ bool muct_rdma_move_choose(muct_rdma_ep_t *ep)
 void muct_rdma_move_to(muct_rdma_ep_t *ep, muct_rdma_iface_t *carrier,
                        const muct_rdma_dev_addr_t *peer, uint32_t ctl_qp)
 {
-    const uint64_t incarnation = ep->peer.incarnation; /* keys are of this one */
+    const uint64_t incarnation =
+        ep->peer.incarnation; /* remote keys belong to this incarnation */
 
     if (carrier != ep->carrier) {
         muct_info("%s: endpoint %p continues on %s",

@@ -16,7 +16,7 @@ bool muct_rdma_recover_is_possible(const muct_rdma_ep_t *ep);
 /** Send the queue pairs there are; @a is_answer when the endpoint waits for nothing. */
 void muct_rdma_recover_send(muct_rdma_ep_t *ep, bool is_answer);
 
-/** Answer that there is no such endpoint. */
+/** Reply that the requested endpoint does not exist. */
 void muct_rdma_recover_send_gone(muct_rdma_iface_t *iface,
                                  const muct_rdma_ctl_msg_t *request);
 

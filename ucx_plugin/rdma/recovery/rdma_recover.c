@@ -49,7 +49,7 @@ static muct_rdma_ep_t *muct_rdma_recover_find(const muct_rdma_iface_t *by,
     return NULL;
 }
 
-/* Whether an answer that there is no such endpoint, or an offer, is for this one. */
+/* Whether an offer, or a reply about a missing endpoint, concerns this endpoint. */
 static bool muct_rdma_recover_is_peer(const muct_rdma_ep_t *ep,
                                       const muct_rdma_ctl_msg_t *msg)
 {
@@ -80,7 +80,8 @@ static void muct_rdma_recover_drain(muct_rdma_ep_t *ep, uint32_t epoch)
     recover->epoch = epoch;
     if ((recover->phase == MUCT_RDMA_RECOVER_MAKE) ||
         ((recover->phase == MUCT_RDMA_RECOVER_OFFER) && (recover->num_done == 0))) {
-        /* those made may be another device's, and have nothing to give back */
+        /* new queue pairs may belong to another device; they have no work requests
+         * yet */
         recover->phase = MUCT_RDMA_RECOVER_MAKE;
         recover->num_done = 0;
         return;
@@ -88,7 +89,7 @@ static void muct_rdma_recover_drain(muct_rdma_ep_t *ep, uint32_t epoch)
 
     if ((recover->phase == MUCT_RDMA_RECOVER_BREAK) ||
         (recover->phase == MUCT_RDMA_RECOVER_DRAIN)) {
-        return; /* some of it has come back, and does not come again */
+        return; /* some completions have arrived and are not repeated */
     }
 
     ep->state = MUCT_RDMA_EP_RECOVERING;
@@ -121,7 +122,7 @@ static void muct_rdma_recover_start(muct_rdma_ep_t *ep, uint32_t epoch,
     iface->async_countdown = 1; /* look after it in this very progress */
 }
 
-/* Whether there is a connection that may be made anew once more. */
+/* Whether the endpoint may try to reconnect once more. */
 static bool muct_rdma_recover_may_try(muct_rdma_ep_t *ep)
 {
     muct_rdma_recover_t *recover = &ep->recover;
@@ -396,7 +397,8 @@ void muct_rdma_recover_progress(muct_rdma_iface_t *iface, uint64_t now_ms)
 
     iface->commands_left = MUCT_RDMA_STEP_COMMANDS;
     iface->has_steps = false;
-    /* each once; it is at the end before its step, which may destroy it and others */
+    /* visit each endpoint once; move it to the tail first, as its step may destroy
+     * it and others */
     while ((num-- > 0) && !ucs_list_is_empty(&iface->recovering)) {
         ep = ucs_list_extract_head(&iface->recovering, muct_rdma_ep_t, recover.list);
         ucs_list_add_tail(&iface->recovering, &ep->recover.list);
@@ -480,7 +482,9 @@ static void muct_rdma_recover_take_offer(muct_rdma_ep_t *ep, muct_rdma_iface_t *
     if (msg->max_reads != 0) {
         ep->peer_ep.max_reads = msg->max_reads;
     }
-    muct_rdma_move_to(ep, by, &msg->dev, msg->ctl_qp); /* or its address has moved */
+    muct_rdma_move_to(
+        ep, by, &msg->dev,
+        msg->ctl_qp); /* no effect unless the device or its address has changed */
     if (ahead > 0) {
         muct_rdma_recover_start(ep, msg->epoch, UCS_ERR_CONNECTION_RESET);
     } else if (is_elsewhere) {
@@ -501,8 +505,8 @@ static void muct_rdma_recover_peer_gone(muct_rdma_ep_t *ep)
                       true);
 }
 
-/* Whether the endpoint would be this worker's: another one of the process may have it.
- */
+/* Whether the endpoint belongs to this worker and not to another worker of the
+ * process. */
 static bool muct_rdma_recover_is_ours(const muct_rdma_iface_t *by,
                                       const muct_rdma_ctl_msg_t *msg)
 {
@@ -602,7 +606,7 @@ void muct_rdma_recover_reopen(muct_rdma_iface_t *iface)
         return;
     }
 
-    /* the place it had, which is free then */
+    /* free the channel's former slot */
     muct_rdma_iface_remove_chan(iface,
                                 (uint32_t)(ctl->id >> MUCT_RDMA_WR_ID_SLOT_SHIFT) &
                                     MUCT_RDMA_WR_ID_SLOT_MASK);

@@ -39,7 +39,7 @@ static bool muct_rdma_renew_next(muct_rdma_ep_t *ep, unsigned commands)
            muct_rdma_renew_may_command(ep, commands);
 }
 
-/* A device that is gone gives nothing back, and its event may come late. */
+/* A removed device returns no completions, and its event may arrive late. */
 static void muct_rdma_renew_break_one(const muct_rdma_chan_t *chan)
 {
     muct_rdma_iface_t *carrier = chan->carrier;
@@ -83,8 +83,8 @@ bool muct_rdma_renew_is_drained(const muct_rdma_ep_t *ep)
 {
     const muct_rdma_chan_t *chan;
 
-    /* of a device that is gone nothing comes, nor by a queue that broke; what went with
-     * it, the peer knows of */
+    /* no completions arrive from a removed device or a broken queue; the peer
+     * reports which messages it received */
     if (ep->chans[0].carrier->is_dead) {
         return true;
     }

@@ -14,13 +14,14 @@
 void muct_rdma_recover_flushed(muct_rdma_chan_t *chan, const struct ibv_wc *wc);
 
 
-/** Whether so many more commands fit in this progress; they are taken from it. */
+/** Take commands from this progress call's budget. @return Whether it had so many
+ * left. */
 bool muct_rdma_renew_may_command(muct_rdma_ep_t *ep, unsigned num);
 
 /** Put them in error. @return Whether all are. */
 bool muct_rdma_renew_break(muct_rdma_ep_t *ep);
 
-/** Whether all that the device had of them has come back. */
+/** Whether the device has completed all of their work requests. */
 bool muct_rdma_renew_is_drained(const muct_rdma_ep_t *ep);
 
 /** Make new ones, which receive what the old ones have not. UCS_OK when all are there,

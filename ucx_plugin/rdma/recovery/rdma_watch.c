@@ -21,8 +21,8 @@ uint64_t muct_rdma_watch_limit(const muct_rdma_qp_path_t *path)
     return (ms > MUCT_RDMA_WATCH_LEAST_MS) ? ms : MUCT_RDMA_WATCH_LEAST_MS;
 }
 
-/* Whether the device has work requests of a connected queue pair. Those that are only
- * gathered are not its own yet, so muct_rdma_sq_is_idle() does not serve. */
+/* Whether work requests of a connected queue pair were posted to the device.
+ * muct_rdma_sq_is_idle() also counts gathered ones that are not posted yet. */
 static bool muct_rdma_watch_has_posted(const muct_rdma_chan_t *chan)
 {
     return (chan->ep->state == MUCT_RDMA_EP_CONNECTED) &&
@@ -139,8 +139,8 @@ void muct_rdma_watch_progress(muct_rdma_iface_t *iface)
     const muct_rdma_chan_t *over;
     muct_rdma_ep_t *ep;
 
-    /* each once: it is at the end before its error handler, which may destroy it and
-     * others */
+    /* visit each endpoint once; move it to the tail first, as its error handler may
+     * destroy it and others */
     while ((num-- > 0) && !ucs_list_is_empty(&iface->eps)) {
         ep = ucs_list_extract_head(&iface->eps, muct_rdma_ep_t, list);
         ucs_list_add_tail(&iface->eps, &ep->list);

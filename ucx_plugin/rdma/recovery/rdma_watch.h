@@ -37,7 +37,7 @@ static inline uint64_t muct_rdma_watch_period(const muct_rdma_iface_t *iface)
  * destroyed. */
 void muct_rdma_watch_progress(muct_rdma_iface_t *iface);
 
-/** Whether work is on its way, so that a sleeper has to wake for the next check. */
+/** Whether work is in flight, so that a blocked worker must wake for the next check. */
 bool muct_rdma_watch_is_needed(const muct_rdma_iface_t *iface);
 
 #endif

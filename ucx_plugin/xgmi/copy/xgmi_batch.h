@@ -98,7 +98,7 @@ void muct_xgmi_batch_finish(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch,
 void muct_xgmi_batch_release_uses(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch);
 
 
-/** Give back what a free batch holds. */
+/** Release the resources of a free batch. */
 void muct_xgmi_batch_cleanup(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch);
 
 #endif

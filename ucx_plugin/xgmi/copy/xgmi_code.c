@@ -15,7 +15,7 @@
 #define MUCT_XGMI_CODE_HEADER (MUCT_XGMI_CODE_COUNT + sizeof(uint64_t))
 
 #ifdef MUCT_XGMI_CODE_FILE
-/* The runtime maps code objects from here, so they lie on pages of their own. */
+/* Page-aligned, because the runtime maps the code objects from here. */
 __asm__(".section .rodata.muct_xgmi_code, \"a\", @progbits\n"
         ".balign 4096\n"
         ".global muct_xgmi_code\n"

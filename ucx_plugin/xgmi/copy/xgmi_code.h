@@ -26,7 +26,7 @@ const void *muct_xgmi_code_image(void);
 bool muct_xgmi_code_is_empty(void);
 
 
-/** Architectures that it has code for, such as "gfx90a gfx942". */
+/** Architectures of the code objects, such as "gfx90a gfx942". */
 const char *muct_xgmi_code_archs(void);
 
 #endif

@@ -55,8 +55,8 @@ void muct_xgmi_gather_open(muct_xgmi_gather_t *gather, bool is_at_rest);
 
 
 /**
- * Whether the first operation of the list is likely to be its only one, as in the lists
- * before it: the posting thread waits for its end before it posts the next one.
+ * Whether the list will probably have one operation only, as the previous lists did,
+ * because the posting thread waits for each completion.
  */
 static inline bool muct_xgmi_gather_is_alone(const muct_xgmi_gather_t *gather)
 {
@@ -64,7 +64,8 @@ static inline bool muct_xgmi_gather_is_alone(const muct_xgmi_gather_t *gather)
 }
 
 
-/** The list starts, with so many operations: what comes next opens another one. */
+/** Close the list, which has so many operations; the next operation opens a new list.
+ */
 static inline void muct_xgmi_gather_close(muct_xgmi_gather_t *gather, size_t count)
 {
     gather->num_alone = (count == 1) ? gather->num_alone + 1 : 0;

@@ -245,7 +245,7 @@ MUCT_XGMI_FUNC uint64_t muct_xgmi_block_tile(const muct_xgmi_copy_args_t *args,
 }
 
 
-/** Whether a flag that only grows, but may wrap around, has come to @a sequence. */
+/** Whether a monotonic flag, which may wrap around, has reached @a sequence. */
 MUCT_XGMI_FUNC int muct_xgmi_flag_reached(uint32_t flag, uint32_t sequence)
 {
     return (int32_t)(flag - sequence) >= 0;

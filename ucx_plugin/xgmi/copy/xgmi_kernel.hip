@@ -349,7 +349,8 @@ static __device__ __forceinline__ void muct_copy_other(
                      number, lane);
 }
 
-/* Index of the entry that holds a tile; index at holds it or an earlier one. */
+/* Find the entry that contains a tile, starting at an entry that contains this or an
+ * earlier tile. */
 static __device__ __forceinline__ uint32_t muct_find(const struct muct_batch *batch,
                                                      uint32_t at, uint32_t tile,
                                                      uint32_t lane)

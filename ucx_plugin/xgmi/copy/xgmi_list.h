@@ -31,7 +31,7 @@ typedef struct muct_xgmi_alike {
     uint64_t piece;
     uint64_t bits;  /**< Of strides and piece; with those of the addresses they give the
                          shape's unit */
-    uint64_t shape; /**< As an entry's place has it */
+    uint64_t shape; /**< Index of the shape, as stored in an entry */
     uint32_t low_bits; /**< Of these and the addresses */
     uint32_t num_tiles;
     uint32_t count; /**< Pieces; 0: there is none */
@@ -137,7 +137,7 @@ static inline void muct_xgmi_list_rollback(muct_xgmi_list_t *list,
     list->dst_end = mark->dst_end;
     list->src_end = mark->src_end;
     list->num_shapes = mark->num_shapes;
-    list->alike.count = 0; /* its shape may be gone */
+    list->alike.count = 0; /* the rollback may have removed its shape */
 }
 
 
@@ -212,7 +212,7 @@ static inline bool muct_xgmi_list_add(muct_xgmi_list_t *list, uint64_t dst,
     muct_xgmi_entry_t *entry = list->next;
 
     if ((dst == list->dst_end) && (src == list->src_end)) {
-        /* an empty list ends nowhere, so there is one before this */
+        /* never true for an empty list, so there is a previous entry */
         --entry;
         entry->length += length;
         list->num_tiles =

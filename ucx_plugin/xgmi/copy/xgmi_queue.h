@@ -39,7 +39,7 @@
 /** Long runs a batch can give to the copy engines */
 #define MUCT_XGMI_MAX_RUNS 32
 
-/** 32-bit words of a cache line, so that a device writes one that no other does */
+/** 32-bit words of a cache line: each device writes to lines of its own */
 #define MUCT_XGMI_WORDS_PER_LINE 16
 #define MUCT_XGMI_LINE_SIZE (MUCT_XGMI_WORDS_PER_LINE * sizeof(uint32_t))
 
@@ -69,7 +69,7 @@ struct muct_xgmi_op {
     void *owner;        /**< The callback's; NULL when it is gone */
     void *arg;          /**< The callback's */
     uint32_t end_entry; /**< End of its pieces in the list */
-    uint8_t end_run;    /**< End of its runs */
+    uint8_t end_run;    /**< End of its runs in the list */
     bool is_refused;    /**< The runtime took not all of its pieces; those of others
                              are copied */
 };
@@ -254,8 +254,8 @@ static inline volatile uint32_t *muct_xgmi_queue_mark_at(const muct_xgmi_queue_t
 
 
 /**
- * Whether the device has come to a word's value. What it had written before is seen
- * then: the read is not moved behind those of the data.
+ * Whether the device has written this value or a later one. Acquire: data that the
+ * device wrote before is visible then.
  */
 static inline bool muct_xgmi_word_reached(const volatile uint32_t *word, uint32_t value)
 {
@@ -297,8 +297,8 @@ void muct_xgmi_queue_start_early(muct_xgmi_queue_t *queue);
 
 
 /**
- * Finish what is over, but what is better left to the thread that posted it, which then
- * makes progress as well.
+ * Complete finished batches, except those left to the posting thread, which makes
+ * progress itself.
  *
  * @return Batches that were finished; one may have had no operation, and its list is
  *         free all the same.
@@ -306,11 +306,13 @@ void muct_xgmi_queue_start_early(muct_xgmi_queue_t *queue);
 unsigned muct_xgmi_queue_poll(muct_xgmi_queue_t *queue);
 
 
-/** Whether the open list, of which there is one, should grow before it starts. */
+/** Whether the open list should collect more operations before it starts. There must
+ * be an open list. */
 bool muct_xgmi_queue_should_gather(muct_xgmi_queue_t *queue);
 
 
-/** Whether one more list may be started: not so many run. One that is left is over. */
+/** Whether fewer than max_started lists run, so that one more may start. A list left
+ * to another thread counts as ended. */
 static inline bool muct_xgmi_queue_may_start(const muct_xgmi_queue_t *queue)
 {
     return (queue->num_started < queue->config->max_started) ||

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* A queue while the thread that makes progress sleeps: what is to wake it. */
+/* Arm a queue: choose the event that wakes a sleeping progress thread. */
 
 #include "base/muct_log.h"
 #include "xgmi/copy/xgmi_queue_arm.h"

@@ -45,8 +45,8 @@ int muct_xgmi_queue_add_streams(muct_xgmi_queue_t *queue, unsigned count)
 }
 
 /*
- * A fence has each launch stream wait for the others. What comes behind the first one
- * comes behind all that the fence covers: so do streams that are made later.
+ * A fence makes each launch stream wait for the others, so work behind the first one is
+ * ordered behind everything that the fence covers. Streams made later wait for it too.
  */
 static void muct_xgmi_queue_order_launches(muct_xgmi_queue_t *queue)
 {

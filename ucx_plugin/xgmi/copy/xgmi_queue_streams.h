@@ -47,9 +47,9 @@ ucs_status_t muct_xgmi_queue_record(muct_xgmi_queue_t *queue);
 
 
 /**
- * Batches of this queue that are not started yet copy only after those of @a other
- * that were there at its last @ref muct_xgmi_queue_record, with none started since.
- * Without waiting here.
+ * Order batches of this queue that have not started behind those that @a other had at
+ * its last @ref muct_xgmi_queue_record; it must not have started any since. Does not
+ * block.
  *
  * @return UCS_OK, or UCS_ERR_IO_ERROR.
  */

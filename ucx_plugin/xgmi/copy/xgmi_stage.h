@@ -20,7 +20,7 @@ typedef struct muct_xgmi_stage muct_xgmi_stage_t;
 /** Staging buffer, and the data needed when its operation is over. */
 typedef struct muct_xgmi_buffer {
     struct muct_xgmi_buffer *next;
-    muct_xgmi_stage_t *stage;        /**< Pool that it returns to */
+    muct_xgmi_stage_t *stage;        /**< Pool that the buffer is returned to */
     void *data;                      /**< Pinned, same address on all devices */
     uct_unpack_callback_t unpack_cb; /**< Callback of a get, or NULL */
     void *unpack_arg;

@@ -37,7 +37,7 @@ enum {
     MUCT_XGMI_FILE_AT_FD = 24
 };
 
-/** A descriptor that this process keeps for its peers. */
+/** A descriptor that this process holds open for its peers. */
 typedef struct muct_xgmi_file_open {
     struct muct_xgmi_file_open *next;
     uint64_t device, inode;

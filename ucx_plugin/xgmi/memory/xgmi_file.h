@@ -48,7 +48,7 @@ ucs_status_t muct_xgmi_file_find(uint64_t address, uint64_t length,
                                  muct_xgmi_file_t *file);
 
 
-/** Whether a file is mapped there so that others can share it. Reads the same. */
+/** Whether the range is a MAP_SHARED mapping of a file. Reads /proc/self/maps. */
 bool muct_xgmi_file_is_mapped(uint64_t address, uint64_t length);
 
 

@@ -38,21 +38,21 @@ typedef struct muct_xgmi_leave {
 } muct_xgmi_leave_t;
 
 
-/** The thread that posted makes progress itself. */
+/** Record that the posting thread makes progress itself. */
 static inline void muct_xgmi_leave_came(muct_xgmi_leave_t *leave)
 {
     leave->comes = true;
 }
 
 
-/** Nothing that was left is there any more. */
+/** Record that all batches that were left have ended. */
 static inline void muct_xgmi_leave_end(muct_xgmi_leave_t *leave)
 {
     leave->over_at = 0;
 }
 
 
-/** Whether something is left, so that it must be looked at again. */
+/** Whether a batch was left and must be checked again. */
 static inline bool muct_xgmi_leave_is_on(const muct_xgmi_leave_t *leave)
 {
     return leave->over_at != 0;

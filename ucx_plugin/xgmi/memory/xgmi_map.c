@@ -45,7 +45,7 @@
 
 #define MUCT_XGMI_MAP_NUM_BUCKETS 8192
 
-/* Regions that are remembered after a limit has taken their place. */
+/* Number of evicted regions whose keys are remembered. */
 #define MUCT_XGMI_MAP_NUM_EVICTED 4096
 
 typedef struct muct_xgmi_map_region {
@@ -297,7 +297,7 @@ static ucs_status_t muct_xgmi_map_open_once(muct_xgmi_map_opening_t *opening)
         status = muct_xgmi_mapping_open(map->gpu, opening->peer, &opening->key,
                                         region->device, &region->mapping);
     }
-    /* copies to memory that its owner has freed may last */
+    /* busy: copies to memory that its owner has freed may not end soon */
     return (status == UCS_ERR_BUSY) ? UCS_ERR_UNSUPPORTED : status;
 }
 

@@ -22,7 +22,7 @@
 
 typedef struct muct_xgmi_opener muct_xgmi_opener_t;
 
-/** Something to be opened; lies in what its user has of it. */
+/** One allocation to open; a member of the caller's object. */
 typedef struct muct_xgmi_opening {
     struct muct_xgmi_opening *next;
     uint64_t owner; /**< The peer */
@@ -36,10 +36,10 @@ ucs_status_t muct_xgmi_opener_create(muct_xgmi_opener_t **opener_p);
 
 
 /**
- * Wait until all is opened, and free the opener.
+ * Wait until all allocations are opened, and free the opener.
  *
- * @return Whether it was within @a limit_ms; else the opener and its threads stay, and
- *         what they use has to stay, too.
+ * @return Whether this took at most @a limit_ms. If not, the opener and its threads
+ *         live on, and the memory that they use must stay valid.
  */
 bool muct_xgmi_opener_destroy(muct_xgmi_opener_t *opener, unsigned limit_ms);
 

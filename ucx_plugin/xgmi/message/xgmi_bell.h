@@ -36,7 +36,7 @@ int muct_xgmi_bell_open(const char *dir, uint64_t owner, muct_xgmi_iface_id_t id
 void muct_xgmi_bell_ring(int fd);
 
 
-/** Forget that it was rung. */
+/** Drain the pipe. */
 void muct_xgmi_bell_silence(int fd);
 
 #endif

@@ -53,7 +53,7 @@ typedef struct muct_xgmi_box {
     _Alignas(64) _Atomic uint32_t num_used; /**< The first places, which had a sender */
     _Alignas(64) _Atomic uint64_t ready[MUCT_XGMI_BOX_WORDS]; /**< Places to look at */
     _Alignas(64) _Atomic uint32_t is_armed; /**< The next message is to ring the bell */
-    _Atomic uint32_t num_rung;              /**< Times that it did, counted behind it */
+    _Atomic uint32_t num_rung; /**< Number of rings, incremented after each */
     muct_xgmi_box_place_t places[MUCT_XGMI_BOX_RINGS];
 } muct_xgmi_box_t;
 
@@ -93,7 +93,7 @@ static inline uint64_t muct_xgmi_box_size(void)
 }
 
 
-/** Whether this process may have a file of that size. */
+/** Whether RLIMIT_FSIZE allows a box. */
 static inline bool muct_xgmi_box_is_allowed(void)
 {
     return muct_xgmi_page_file_limit() >= muct_xgmi_box_size();

@@ -37,8 +37,8 @@
 
 /* ---- memory ---- */
 
-/* The others are mapped with their first message: all that is mapped is there, too, in
- * a process that locks its memory (mlockall). */
+/* Map the other rings at their first message. In a process that has called
+ * mlockall(), all mapped memory is resident. */
 static size_t muct_xgmi_inbox_first_size(void)
 {
     return (size_t)muct_xgmi_box_offset(MUCT_XGMI_INBOX_FIRST_RINGS);
@@ -380,8 +380,8 @@ static unsigned muct_xgmi_inbox_poll_word(muct_xgmi_inbox_t *inbox, unsigned wor
     return count;
 }
 
-/* A round that begins behind the sender that was last. Its word comes twice: with the
- * bits behind that sender, and at the end with the others. */
+/* A round that begins after the sender served last. Its word is visited twice: first
+ * with the bits after that sender, at the end with the others. */
 unsigned muct_xgmi_inbox_poll(muct_xgmi_inbox_t *inbox, unsigned max,
                               muct_xgmi_inbox_cb_t cb, void *arg)
 {
@@ -394,7 +394,8 @@ unsigned muct_xgmi_inbox_poll(muct_xgmi_inbox_t *inbox, unsigned max,
         return 0;
     }
 
-    inbox->is_polling = true; /* a message lies there until its callback returns */
+    inbox->is_polling =
+        true; /* a message stays in the ring until its callback returns */
     num_words = muct_xgmi_inbox_num_words(inbox);
     for (left = num_words; count < max; --left) {
         bits =

@@ -58,11 +58,11 @@ ucs_status_t muct_xgmi_inbox_create(const char *dir, uint64_t owner,
                                     muct_xgmi_inbox_t **inbox_p);
 
 
-/** Withdraw it; what is in it is lost. */
+/** Destroy the inbox; messages in it are lost. */
 void muct_xgmi_inbox_destroy(muct_xgmi_inbox_t *inbox);
 
 
-/** Whether anybody ever sent a message; else there is none. */
+/** Whether a peer has ever sent a message. */
 static inline bool muct_xgmi_inbox_is_used(const muct_xgmi_inbox_t *inbox)
 {
     return atomic_load_explicit(&inbox->box->num_used, memory_order_relaxed) != 0;
@@ -74,7 +74,7 @@ unsigned muct_xgmi_inbox_poll(muct_xgmi_inbox_t *inbox, unsigned max,
                               muct_xgmi_inbox_cb_t cb, void *arg);
 
 
-/** Whether there is a message. */
+/** Whether a message is pending. */
 bool muct_xgmi_inbox_has(muct_xgmi_inbox_t *inbox);
 
 

@@ -21,7 +21,7 @@
 
 /* ---- a place among the senders ---- */
 
-/* Map the ring and take it, unless it holds messages of an earlier sender. */
+/* Map the ring and take ownership, unless it contains messages of an earlier sender. */
 static ucs_status_t muct_xgmi_outbox_use(muct_xgmi_outbox_t *outbox, int fd,
                                          unsigned index)
 {
@@ -276,7 +276,8 @@ void muct_xgmi_outbox_close(muct_xgmi_outbox_t *outbox)
     }
 
     ucs_list_del(&outbox->list);
-    if (muct_xgmi_self_is_here()) { /* else it is the parent's */
+    if (muct_xgmi_self_is_here()) { /* in a forked child the place belongs to the parent
+                                     */
         atomic_store(&outbox->place->owner, MUCT_XGMI_BOX_GIVEN_BACK);
     }
     munmap(outbox->ring.bytes, MUCT_XGMI_RING_SIZE);

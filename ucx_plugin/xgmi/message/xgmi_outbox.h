@@ -21,7 +21,7 @@
 typedef struct muct_xgmi_outbox {
     ucs_list_link_t list; /**< Member of the outboxes of the sender's interface */
     unsigned num_endpoints;
-    bool is_reported; /**< Their user knows that it is broken */
+    bool is_reported; /**< The failure was reported to the endpoints' users */
     uint64_t owner;   /**< Incarnation of the receiver */
     muct_xgmi_iface_id_t id;
     muct_xgmi_box_t *box;

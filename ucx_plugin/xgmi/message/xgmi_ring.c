@@ -113,8 +113,9 @@ bool muct_xgmi_ring_want_room(muct_xgmi_ring_tx_t *tx, size_t max)
 }
 
 /*
- * Nothing is behind it. In one order with all that both sides ask of each other: a
- * sender that finds its receiver awake has been seen by it (muct_xgmi_outbox_commit()).
+ * Publish the last message in the ring. Sequentially consistent with the armed flag: if
+ * the sender reads "awake", the receiver sees the message before it sleeps
+ * (muct_xgmi_outbox_commit()).
  */
 static void muct_xgmi_ring_publish(muct_xgmi_ring_tx_t *tx, muct_xgmi_ring_head_t head,
                                    uint64_t step)

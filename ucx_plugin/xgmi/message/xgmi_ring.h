@@ -92,7 +92,8 @@ void *muct_xgmi_ring_reserve(muct_xgmi_ring_tx_t *tx, size_t max);
 void muct_xgmi_ring_commit(muct_xgmi_ring_tx_t *tx, uint8_t id, size_t length);
 
 
-/** Whether the receiver's position is one that it cannot have: room will never come. */
+/** Whether the receiver's position is invalid, so that the ring will never have room.
+ */
 bool muct_xgmi_ring_has_wrong_head(const muct_xgmi_ring_tx_t *tx);
 
 

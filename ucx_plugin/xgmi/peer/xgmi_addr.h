@@ -44,7 +44,7 @@ typedef struct muct_xgmi_iface_id {
     uint32_t generation; /**< Value of that slot while the interface is open */
 } muct_xgmi_iface_id_t;
 
-/** Slot of an interface that ends with its process */
+/** No slot: the interface's end is not visible to peers, only its process's end */
 #define MUCT_XGMI_NO_IFACE_SLOT UINT32_MAX
 
 typedef struct muct_xgmi_iface_addr {

@@ -419,7 +419,9 @@ ucs_status_t muct_xgmi_page_create(const char *dir, const muct_xgmi_self_t *self
         return status;
     }
     status = muct_xgmi_page_fill(dir, self, fd_p, page_p);
-    if ((status != UCS_OK) && (status != UCS_ERR_BUSY)) { /* else it is a sweep's */
+    if ((status != UCS_OK) &&
+        (status != UCS_ERR_BUSY)) { /* busy: the page belongs to a process that sweeps
+                                       old files */
         muct_xgmi_page_remove(dir, self->owner);
     }
     return status;

@@ -27,7 +27,8 @@
 
 /* Shared with other processes; its numbers are bounded by us, never trusted. */
 typedef struct muct_xgmi_slot {
-    _Alignas(64) _Atomic uint32_t generation;         /* odd: taken, its keys hold */
+    _Alignas(64) _Atomic uint32_t
+        generation; /* odd: in use, keys with this generation are valid */
     _Atomic uint64_t users[MUCT_XGMI_MAX_USERS / 64]; /* bit i: users[i] copies */
 } muct_xgmi_slot_t;
 

@@ -435,15 +435,15 @@ err_free:
     return status;
 }
 
-/* Its caller has one, or the lock */
+/* The caller holds a reference or the lock */
 muct_xgmi_peer_t *muct_xgmi_peer_ref(muct_xgmi_peer_t *peer)
 {
     atomic_fetch_add_explicit(&peer->refs, 1, memory_order_relaxed);
     return peer;
 }
 
-/* @return Whether others are left, which keep it; the last one needs the lock, as it
- * may be found there meanwhile. */
+/* @return Whether other references remain. The last one is released under the lock,
+ * because a lookup may find the peer meanwhile. */
 static bool muct_xgmi_peer_unref(muct_xgmi_peer_t *peer)
 {
     unsigned refs = atomic_load_explicit(&peer->refs, memory_order_relaxed);
@@ -555,7 +555,8 @@ bool muct_xgmi_peer_is_alive(muct_xgmi_peer_t *peer)
         return false;
     }
 
-    /* a raw child (clone(2), _Fork()) of a process that has ended keeps its lock */
+    /* the lock alone is no proof of life: a raw child (clone(2), _Fork()) inherits
+     * it */
     if (((peer->pidfd < 0) || (poll(&pidfd, 1, 0) <= 0)) &&
         ((peer->fd < 0) || muct_xgmi_page_is_locked(peer->fd))) {
         return true;

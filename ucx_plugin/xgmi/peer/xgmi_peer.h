@@ -45,7 +45,8 @@
 /** Exported registrations a process can have at a time */
 #define MUCT_XGMI_MAX_SLOTS 65536
 
-/** Interfaces of a process whose end others see; of further ones only the process' */
+/** Interfaces of a process whose end is visible to peers; for further interfaces only
+ * the process's end is */
 #define MUCT_XGMI_MAX_IFACES 4096
 
 /** Processes that may use one process's memory at a time: the bits that a slot of a
@@ -126,7 +127,8 @@ void muct_xgmi_slot_expire(uint32_t slot, uint32_t generation);
 const char *muct_xgmi_self_dir(void);
 
 
-/** Whether what this process has is its own; in a forked child it is its parent's. */
+/** Whether this process created its page; false in a forked child, which has its
+ * parent's. */
 bool muct_xgmi_self_is_here(void);
 
 
@@ -208,11 +210,11 @@ const _Atomic uint32_t *muct_xgmi_peer_iface(const muct_xgmi_peer_t *peer,
 int muct_xgmi_peer_fd(const muct_xgmi_peer_t *peer);
 
 
-/** Its process id here; 0 when it is in another PID namespace. */
+/** Process id in this PID namespace; 0 when the peer is in another one. */
 pid_t muct_xgmi_peer_pid(const muct_xgmi_peer_t *peer);
 
 
-/** Whether it is this process. */
+/** Whether the peer is this process. */
 bool muct_xgmi_peer_is_self(const muct_xgmi_peer_t *peer);
 
 
@@ -239,8 +241,8 @@ bool muct_xgmi_peer_enter(muct_xgmi_peer_t *peer, uint32_t slot, uint32_t genera
 
 
 /**
- * Whether the owner has given up waiting for copies that were announced: they are not
- * to be started.
+ * Whether the owner has stopped waiting for announced copies, which must not start
+ * then.
  */
 bool muct_xgmi_peer_has_expired(const muct_xgmi_peer_t *peer, uint32_t slot,
                                 uint32_t generation);

@@ -91,12 +91,13 @@ ucs_status_t muct_xgmi_wake_in(muct_xgmi_wake_t *wake, uint64_t now_ns,
 void muct_xgmi_wake_sleep(muct_xgmi_wake_t *wake, uint64_t ns);
 
 
-/** Forget what woke it. @return Whether it was signalled since the last call. */
+/** Clear the wakeup. @return Whether it was signalled since the last call. */
 bool muct_xgmi_wake_drain(muct_xgmi_wake_t *wake, uint64_t now_ns);
 
 
 /**
- * Wake it when a stream has done what it has now. The stream stops for the callback.
+ * Signal the wakeup when the work now in a stream has completed. The stream stalls
+ * during the callback.
  *
  * @return What hipStreamAddCallback() returned.
  */
