@@ -156,7 +156,8 @@ static void mkv_ctx_open_claims(mkv_ctx_t *ctx)
                      "host cannot prove that their blocks are free",
                      ctx->opts->shm_dir, strerror(errno));
     }
-    ctx->ends_fd = epoll_create1(EPOLL_CLOEXEC); /* without it, ends are polled for */
+    ctx->ends_fd =
+        epoll_create1(EPOLL_CLOEXEC); /* optional: without it, ends are polled */
 }
 
 static void mkv_ctx_close_claims(mkv_ctx_t *ctx)
@@ -463,7 +464,7 @@ static void mkv_ctx_free(mkv_ctx_t *ctx)
  * for that flush, and its worker is left as it is. */
 static bool mkv_close_settle(mkv_ctx_t *ctx, mkv_status_t status)
 {
-    if (ctx->num_unmade == 0) { /* else the flush does not end */
+    if (ctx->num_unmade == 0) { /* otherwise the flush never ends */
         mkv_worker_settle(ctx);
         if (mkv_close_wait(ctx, mkv_close_is_settled,
                            ctx->opts->drain_timeout + MKV_CLOSE_CUT_MS)) {

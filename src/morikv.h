@@ -190,7 +190,7 @@ typedef enum mkv_log_level {
 typedef struct mkv_caller {
     size_t size;      /**< Set by the library */
     const char *name; /**< Valid during the call */
-    uint64_t context; /**< Random number of its context; another one after a restart */
+    uint64_t context; /**< Random number of the context; changes with a restart */
     uint32_t pid;     /**< Process id in the peer's namespace */
     uint32_t is_same_host;
     mkv_topology_t topology;
@@ -580,7 +580,7 @@ typedef struct mkv_map_component {
                                     with all its sources move each once */
     uint32_t num_sources;        /**< Ranks that give to the destination: legs that it
                                       needs. Without MKV_MAP_DST: as if the peer were */
-    uint32_t num_destinations;   /**< Ranks that the source gives to */
+    uint32_t num_destinations;   /**< Ranks that the source sends to */
     uint64_t reserved[2];        /**< 0 */
 } mkv_map_component_t;
 
@@ -861,7 +861,7 @@ typedef struct mkv_sel {
     uint32_t reserved;       /**< 0 */
     uint64_t component_mask; /**< Bit c: component c */
     int32_t layer_lo,
-        layer_hi;            /**< [lo, hi), of layers that this side has regions of */
+        layer_hi;            /**< [lo, hi), within the layers of this side's regions */
     uint32_t pos_lo, pos_hi; /**< [lo, hi) of each component's positions; needs
                                   MKV_PLAN_KEEP_ORDER */
     uint32_t notify;         /**< Value of the events of this post */
@@ -1196,8 +1196,8 @@ typedef enum mkv_event_type {
                          value = 1: the peer's UCX may still write, see mkv_op_post() */
     MKV_EV_MSG,     /**< A peer's mkv_send(): value = type, id, header, data */
     MKV_EV_WARN,    /**< text */
-    MKV_EV_NOTE, /**< A peer's one-sided operation has ended: id, status (MKV_OK or why
-                     it failed), value = its mkv_mode_t, data = its note */
+    MKV_EV_NOTE, /**< A peer's one-sided operation has ended: id, status (MKV_OK or its
+                    error), value = its mkv_mode_t, data = its note */
     MKV_EV_INCOMING, /**< A peer requests a transfer (mkv_xfer_request()) that is not
                          open here: peer, id, epoch, value = its mkv_mode_t, data; if it
                        has exposed, units (remote lists) and header (meta). All valid
@@ -1319,7 +1319,7 @@ typedef struct mkv_stats {
                                  was requested to put or get (option READ_BY) */
     uint64_t pulls_refused; /**< Pulls that were replaced by calls from here */
     uint64_t pulls_served;  /**< Passive side: posts moved for the active side */
-    uint64_t bytes_pushed;  /**< Bytes of these that have arrived */
+    uint64_t bytes_pushed;  /**< Bytes that have arrived */
     /** Histograms: bucket i counts times from 2^i to below 2^(i+1) ns, the last one all
      *  above. From the first block list to DONE, on this side; and from an event to the
      *  poll that takes it (with a peer given: 0). */

@@ -224,8 +224,7 @@ static void *mkv_thread_main(void *arg)
         } else {
             goes_on = mkv_thread_sleep(ctx, wait);
         }
-        /* the thread that released the lock last would win it again: let waiting ones
-         * have it */
+        /* without a yield, the thread that released the lock would win it again */
         while (__atomic_load_n(&ctx->num_waiting, __ATOMIC_RELAXED) > 0) {
             sched_yield();
         }

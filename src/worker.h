@@ -13,9 +13,9 @@
 /** @return MKV_OK, MKV_ERR_UNSUPPORTED, MKV_ERR_TRANSPORT, MKV_ERR_NOMEM. */
 mkv_status_t mkv_worker_open(mkv_ctx_t *ctx);
 /**
- * A connection that was cut is closed when UCX says so, and lives on in UCX until its
- * transports have given up what they had: destroyed below that, a worker leaves them
- * with endpoints. ctx->is_settling is false when that is over; progress gets there.
+ * A connection that was cut off stays alive in UCX until its transports have released
+ * its resources; destroying the worker earlier leaks their endpoints. ctx->is_settling
+ * is true until then, and progress clears it.
  */
 void mkv_worker_settle(mkv_ctx_t *ctx);
 

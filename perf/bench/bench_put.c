@@ -238,7 +238,7 @@ static int bench_puts(bench_side_t *side, unsigned long count)
     return bench_check(side->status, "ucp_put_nbx()");
 }
 
-/* A tenth of them first, as connecting takes its time. */
+/* Warm up with a tenth of the puts, as the first ones wait for the connection. */
 static int bench_source(bench_side_t *side, unsigned long count)
 {
     const double mb = (double)side->length * (double)count / (1 << 20);

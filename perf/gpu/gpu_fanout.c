@@ -226,7 +226,7 @@ static bool check_receiver(unsigned receiver)
             is_good = is_good && check_share(i, receiver, written);
         }
     }
-    /* all that is left is poison */
+    /* the rest must still be the poison pattern */
     return is_good && ((unsigned char)written[0] == FANOUT_POISON) &&
            (memcmp(written, written + 1, fanout.half - 1) == 0);
 }

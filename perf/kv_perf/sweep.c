@@ -107,7 +107,7 @@ static int perf_flow_init(perf_sweep_t *sweep, perf_flow_t *flow, unsigned view,
 
 /* ---- Moving ---------------------------------------------------------------------- */
 
-/* Posts that ended since we looked; they end in order. */
+/* Posts that have ended since the last call; they end in order. */
 static void perf_flow_reap(perf_sweep_t *sweep, perf_flow_t *flow, uint64_t *seen,
                            uint64_t warmup)
 {

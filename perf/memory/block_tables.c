@@ -128,7 +128,7 @@ static void perf_sequence_finish(perf_block_tables_t *tables, perf_sequence_t **
     free(sequence);
 }
 
-/* Blocks of the answer that this sequence has by now. */
+/* Blocks of the answer that the sequence has generated so far. */
 static uint32_t perf_sequence_due(const perf_block_tables_t *tables,
                                   const perf_sequence_t *sequence)
 {

@@ -40,7 +40,7 @@ typedef struct risks_memory {
 void risks_exporter_start(risks_exporter_t *exporter, risks_where_t where,
                           const char *dir);
 
-/** Have it free what it had, and allocate and export. */
+/** Make the exporter free its old memory, then allocate and export new memory. */
 void risks_exporter_alloc(const risks_exporter_t *exporter, risks_memory_t *memory);
 
 /** Can processes in other namespaces be reached? */

@@ -54,7 +54,7 @@ typedef struct perf_model {
     uint32_t tp; /**< Defaults of a run, as the two below */
     uint32_t block_tokens;
     char dtype[8];
-    unsigned num_components; /**< The first one keeps every token */
+    unsigned num_components; /**< The first component keeps every token */
     perf_component_t components[PERF_MAX_COMPONENTS];
 } perf_model_t;
 

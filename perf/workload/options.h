@@ -53,7 +53,7 @@ typedef enum perf_segment {
     PERF_SEGMENT_DRAM,
     PERF_SEGMENT_VRAM,
     PERF_SEGMENT_AUTO, /**< Chosen later, see perf_options_memory_here() */
-    PERF_SEGMENT_SHM   /**< DRAM that other processes may map */
+    PERF_SEGMENT_SHM   /**< DRAM that other processes can map */
 } perf_segment_t;
 
 /** Memory type of GPU memory for UCX. */
@@ -150,10 +150,11 @@ int perf_options_parse(int argc, char **argv, perf_options_t *options);
 int perf_options_agreement(const perf_options_t *options, char *text, size_t size);
 
 /**
- * Find where two agreements differ, for a message that names it.
+ * Find the first difference between two agreements, to print it.
  *
- * @param [in]  here, there  Of the two sides.
- * @param [out] text         "--seed is 1 here and 2 there".
+ * @param [in]  here, there  Agreements of the two sides.
+ *
+ * @param [out] text "--seed is 1 here and 2 there".
  *
  * @return Whether they differ.
  */

@@ -63,7 +63,7 @@
     _do(pulls_refused) _do(pulls_served) _do(bytes_pushed)
 /* clang-format on */
 
-/** Counters that a context and each of its peers keep. */
+/** Counters of a context and of each peer. */
 typedef struct mkv_counters {
 #define MKV_COUNTER(_name) uint64_t _name;
     MKV_COUNTERS(MKV_COUNTER)
@@ -132,7 +132,7 @@ struct mkv_ctx {
     uint64_t last_plan;
     uint64_t last_connection;
     uint64_t epoch;
-    uint64_t removed_epoch; /* the last one that removed regions */
+    uint64_t removed_epoch; /* epoch of the last removal of regions */
     unsigned num_regions;
 
     mkv_list_t peers;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* Reactions of operations to their peers' messages and ends, and their end with the
- * context. */
+/* How operations react to messages and ends of peers, and to the context's close. */
 
 #include "direct/op_watch.h"
 

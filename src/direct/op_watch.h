@@ -10,7 +10,7 @@
 
 #include "base/ctx.h"
 
-/** Register the listener of peers, their messages and their ends. */
+/** Register the listener for messages and ends of peers. */
 void mkv_ops_listen(mkv_ctx_t *ctx);
 
 /** Fail all that are open. @return How many the application had left open. */

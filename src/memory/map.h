@@ -16,7 +16,7 @@
 /** Data of a component that the caller cannot query. */
 typedef struct mkv_map_sharing {
     uint32_t local_parts, remote_parts; /**< Units of plans in a block of each side */
-    uint64_t sources[MKV_MAX_SHARDS / 64]; /**< Ranks that give to the destination */
+    uint64_t sources[MKV_MAX_SHARDS / 64]; /**< Ranks that send to the destination */
     uint64_t destinations[MKV_MAX_SHARDS / 64];
 } mkv_map_sharing_t;
 
@@ -72,7 +72,7 @@ static inline uint32_t mkv_map_parts(const mkv_map_t *map, uint32_t index,
                : (is_remote ? sharing->remote_parts : sharing->local_parts);
 }
 
-/** Entries that a list of this side has for each block: 1, or its tokens. */
+/** Entries of this side's list for each block: 1, or the tokens of a block. */
 static inline uint32_t mkv_map_split(const mkv_map_t *map, uint32_t index)
 {
     return (map->flags & MKV_MAP_TOKENS) ? map->sharing[index].local_parts : 1;

@@ -22,7 +22,7 @@ mkv_status_t mkv_mem_index_make(mkv_ctx_t *ctx, mkv_mem_index_t *index);
 
 void mkv_mem_index_cleanup(mkv_mem_index_t *index);
 
-/** @return NULL: there is none that covers all of it. */
+/** @return A registration that covers the whole region, or NULL. */
 mkv_mem_t *mkv_mem_find(const mkv_mem_index_t *index, const mkv_region_t *info);
 
 /** @return A registration of another memory type that overlaps [base, end), or NULL. */

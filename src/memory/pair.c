@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Layers of a slab lie side by side in each of its blocks. Their pairs are chained in
- * the order of memory, so that a post of several of them has one piece a block.
+ * The layers of a slab adjoin in each block. Their pairs are linked in address order,
+ * so that a post of several layers has one piece per block.
  */
 
 #include "memory/pair.h"

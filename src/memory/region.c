@@ -426,7 +426,7 @@ static mkv_status_t mkv_mems_destroy_unused(mkv_ctx_t *ctx)
     return first;
 }
 
-/* One registration a round: UCX may take milliseconds for it */
+/* Register one range per round, as UCX may need milliseconds for each */
 static mkv_status_t mkv_mems_create(mkv_ctx_t *ctx, const mkv_span_t *spans, size_t num)
 {
     mkv_status_t status = MKV_OK;

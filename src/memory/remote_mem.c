@@ -161,7 +161,8 @@ static void mkv_remote_forget(mkv_remote_t *remote)
     remote->num_regions = remote->max_regions = 0;
 }
 
-/* Each key then goes with its last user, unless it is marked as current again. */
+/* Each key is then destroyed with its last user, unless it is marked as current
+ * again. */
 static void mkv_remote_mark_old(mkv_remote_t *remote)
 {
     mkv_rmem_t *rmem;

@@ -76,8 +76,8 @@ bool mkv_remote_has_grant(const mkv_remote_t *remote, uint32_t id);
 void mkv_remote_trim(mkv_remote_t *remote);
 
 /**
- * Drop the table of a connection that is gone, and its keys, with what a transport
- * holds for them. A key that a map or an operation refers to is destroyed with it.
+ * Drop the table of an ended connection and destroy its keys, also in the transports. A
+ * key that a map or an operation uses is destroyed with the last user.
  */
 void mkv_remote_withdraw(mkv_remote_t *remote);
 

@@ -53,7 +53,7 @@ bool mkv_shape_is_divisible(const mkv_shape_t *shape)
     return true;
 }
 
-/* Elements of the groups before one, as the rank holds them */
+/* Number of elements, as held by the rank, of all earlier groups */
 static uint64_t mkv_shape_before(const mkv_shape_t *shape, uint32_t group)
 {
     uint64_t sum = 0;

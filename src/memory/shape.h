@@ -24,8 +24,8 @@ typedef struct mkv_shape {
     uint32_t tokens;
     uint32_t num_groups;
     uint32_t groups[MKV_MAX_GROUPS]; /**< Elements over all ranks */
-    uint32_t rank, size;             /**< Among those that share the axis */
-    bool is_replicated;              /**< Every rank holds all of it */
+    uint32_t rank, size;             /**< Rank among those that share the axis */
+    bool is_replicated;              /**< Every rank holds all elements */
     bool is_heads_first;
 } mkv_shape_t;
 

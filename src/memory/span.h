@@ -12,7 +12,7 @@
 
 #include <stdbool.h>
 
-/** Memory that one registration must cover. */
+/** Memory range of one registration. */
 typedef struct mkv_span {
     uint64_t base, end;
     ucs_memory_type_t type;

@@ -11,7 +11,8 @@
 
 #include "peer/peer.h"
 
-/** Cost of a message of the caller beside its bytes, for the records kept with it. */
+/** Cost of a caller's message in addition to its bytes, for the records kept with it.
+ */
 #define MKV_CREDIT_MESSAGE 1024u
 
 /** Whether the peer has room for a message of this size. */

@@ -4,9 +4,8 @@
 #define MKV_GRANT_H
 
 /**
- * @file
- * Registrations of this context whose keys a peer gets: those that a map with it uses.
- * The next description that is sent to the peer has their keys. The caller holds the
+ * @file Registrations whose keys are granted to a peer: those that a map with the peer
+ * uses. The next description sent to the peer contains their keys. The caller holds the
  * context's lock.
  */
 

@@ -235,7 +235,7 @@ static mkv_status_t mkv_hello_update(mkv_peer_t *peer, const mkv_msg_t *msg)
         status = mkv_remote_update(&peer->remote, &info);
         if (status == MKV_OK) {
             num_stale = mkv_maps_refresh(&peer->remote);
-            if (info.since == 0) { /* the full list; else only additions */
+            if (info.since == 0) { /* full list; false: only additions */
                 mkv_remote_trim(&peer->remote);
             }
             mkv_hello_raise_change(peer, epoch, num_stale);

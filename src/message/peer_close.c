@@ -18,8 +18,8 @@
 
 /* Interval of checks while blocks wait for a proof */
 #define MKV_PEER_LOOK_NS (20 * MKV_NSEC_PER_MSEC)
-/* How long a closing context waits for a peer in this process: the thread that closes
- * may be the one that makes its progress. Transfers have ended by then. */
+/* Time that a closing context waits for a peer in the same process, whose progress
+ * may be made by the closing thread itself. All transfers have ended by then. */
 #define MKV_PEER_HERE_MS 1000u
 /* Idle rounds of UCX's progress until all messages of a dead process count as received
  */
@@ -69,10 +69,10 @@ static void mkv_peer_close_ep(mkv_peer_t *peer, mkv_conn_event_t event)
 /* ---- Failing --------------------------------------------------------------------- */
 
 /*
- * UCX returns the calls of a failed endpoint by itself, but stops progressing a
- * transport with the last endpoint that used it: closed too early, they would never
- * come back, however late it is. When the connection is cut here, closing is what makes
- * them come back.
+ * UCX completes the calls of a failed endpoint by itself, but stops progressing a
+ * transport with the last endpoint that uses it. If the endpoint is closed too early,
+ * they never complete. If this side has cut the connection, closing the endpoint is
+ * what completes them.
  */
 static bool mkv_peer_returns_calls(const mkv_peer_t *peer)
 {
@@ -195,7 +195,7 @@ static void mkv_peer_left_cb(void *request, ucs_status_t status, void *user_data
 {
     mkv_peer_t *peer = user_data;
 
-    (void)status; /* there is nothing else to do */
+    (void)status; /* the connection ends in either case */
     mkv_peer_note_left(peer);
     mkv_peer_put(peer);
     if (request != NULL) {

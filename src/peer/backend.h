@@ -41,7 +41,8 @@ void mkv_peer_log_rejected(mkv_peer_t *peer);
  * such memory; a lane of messages and a rendezvous do not count. */
 bool mkv_text_takes_lists(const char *text, unsigned ucp_version);
 
-/** Whether a lane of the endpoint is known to take lists between these memory types. */
+/** Whether a lane of the endpoint is known to support lists between these memory
+ * types. */
 bool mkv_peer_has_sgl_lane(const mkv_peer_t *peer, ucs_memory_type_t local,
                            ucs_memory_type_t remote);
 

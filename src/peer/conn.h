@@ -16,7 +16,8 @@
 typedef enum mkv_conn_state {
     MKV_CONN_NONE,       /**< No state; result of an invalid event */
     MKV_CONN_CONNECTING, /**< HELLO is sent, no message has come */
-    MKV_CONN_SHAKING,    /**< The description is here, a flush proves the way there */
+    MKV_CONN_SHAKING, /**< The peer's description has arrived; a flush is checking the
+                         other direction */
     MKV_CONN_READY,
     MKV_CONN_FAILED,  /**< Gets no more calls; those in flight return */
     MKV_CONN_ENDING,  /**< Closed by the caller, the ends of transfers still travel */

@@ -30,7 +30,7 @@ static inline bool mkv_path_is_known(const mkv_peer_t *peer, const mkv_path_key_
     return (peer->paths_known[key->kind][key->local] >> key->remote) & 1;
 }
 
-/** Whether strict mode refuses such calls. */
+/** Whether strict mode rejects calls with this key. */
 static inline bool mkv_path_is_refused(const mkv_peer_t *peer,
                                        const mkv_path_key_t *key)
 {

@@ -147,7 +147,7 @@ struct mkv_peer {
 mkv_status_t mkv_peer_create(mkv_ctx_t *ctx, const mkv_blob_info_t *info,
                              const char *name, mkv_peer_t **peer_p);
 
-/** Free a peer that is gone and has no references. */
+/** Free an ended peer without references. */
 void mkv_peer_destroy(mkv_peer_t *peer);
 
 /**

@@ -269,7 +269,8 @@ static void mkv_claims_after_fork(void)
     pthread_mutex_unlock(&mkv_claims_lock);
 }
 
-/* A child would hold its parent's claims beyond the parent's end */
+/* A child that inherits the descriptor would hold its parent's claims beyond the
+ * parent's end */
 static void mkv_claims_in_child(void)
 {
     mkv_claims_t *claims;
@@ -412,8 +413,8 @@ static void mkv_watch_close(mkv_watch_t *watch)
     }
 }
 
-/* Whether one process had the lock before and after pidfd_open(): it is the opened one
- */
+/* Whether the same process held the lock before and after pidfd_open(), so that the
+ * pidfd is of that process */
 static void mkv_watch_open_pidfd(mkv_watch_t *watch)
 {
     struct epoll_event event = {.events = EPOLLIN};
@@ -442,8 +443,9 @@ static bool mkv_claims_hold(const mkv_claims_t *claims, uint64_t claim)
 }
 
 /*
- * Check a context of this process, where all is known.
- * @return false: it is not one.
+ * Check a context of this process, whose state can be read.
+ *
+ * @return false: it is of another process.
  */
 static bool mkv_watch_look_own(mkv_watch_t *watch)
 {

@@ -28,7 +28,7 @@
 /** Host and process id, for texts; proofs are below. */
 void mkv_process_self(mkv_process_t *process);
 
-/** Whether both report the same host, or one does not know its host. Proves nothing. */
+/** Whether both report the same host, or one reports none. No proof of anything. */
 bool mkv_process_is_local(const mkv_process_t *self, const mkv_process_t *process);
 
 /* ---- This context's claims ------------------------------------------------------- */

@@ -37,7 +37,7 @@ mkv_cached_list_t *mkv_list_cache_get(mkv_ctx_t *ctx, size_t size,
 bool mkv_list_cache_share(mkv_ctx_t *ctx, mkv_cached_list_t *list,
                           mkv_list_uses_t *uses);
 
-/** The end of all these uses. */
+/** End of all these uses. */
 void mkv_list_cache_put(mkv_ctx_t *ctx, mkv_list_uses_t *uses);
 
 /** Forget the owner of these lists: it will not need their contents again. */

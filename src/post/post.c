@@ -430,7 +430,7 @@ static mkv_list_use_t mkv_post_list_use(const mkv_post_t *post, const mkv_pair_t
                                                                      : use;
 }
 
-/* @return true: nothing is left to give. */
+/* @return true: the post has no more pieces. */
 static bool mkv_post_issue(mkv_post_t *post)
 {
     mkv_leg_t *leg = post->leg;
@@ -517,7 +517,7 @@ static unsigned mkv_leg_pump(mkv_leg_t *leg)
     return count;
 }
 
-/* Pump each leg once; the one that got the last credits goes to the end */
+/* Post for each leg once; the leg that took the last credits moves to the end */
 static unsigned mkv_legs_pump(mkv_list_t *busy_legs)
 {
     unsigned count = 0;

@@ -52,7 +52,7 @@ typedef struct mkv_post {
     mkv_list_uses_t lists; /**< Lists that calls in flight use */
 } mkv_post_t;
 
-/** The leg has posts to give. */
+/** The leg has posts for UCX. */
 void mkv_leg_queue(mkv_leg_t *leg);
 
 /**

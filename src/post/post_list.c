@@ -43,7 +43,7 @@ static bool mkv_post_is_uniform(const mkv_post_t *post, const mkv_pair_t *first)
     return true;
 }
 
-/* Most pieces that one list from the cursor on can hold */
+/* Maximum number of pieces of a list that starts at the cursor */
 static size_t mkv_post_list_length(const mkv_post_t *post, const mkv_pair_t *first)
 {
     const mkv_map_t *map = post->plan->map;

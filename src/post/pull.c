@@ -19,9 +19,9 @@
 #include "xfer/leg.h"
 
 /*
- * A list costs one call of UCX here and there alike: the lane is the same. But the side
- * with host memory moves where only its own GPU reaches that memory: it puts from it,
- * and gets into it.
+ * A list costs one UCX call on either side, as the lane is the same. But if only the
+ * GPU of the side with host memory reaches that memory, this side moves the data: it
+ * puts from the memory and gets into it.
  */
 static bool mkv_pull_may_put(mkv_peer_t *peer, ucs_memory_type_t from,
                              ucs_memory_type_t to)

@@ -145,7 +145,7 @@ static uint64_t mkv_leg_posted_blocks(const mkv_leg_t *leg, uint32_t pair)
     return (leg->posted[pair] + parts - 1) / parts;
 }
 
-/* Whether these are the exposed blocks; where all of them are expected */
+/* Whether these are the exposed blocks; called when all of them are expected */
 static bool mkv_leg_is_sum_right(const mkv_leg_t *leg, uint32_t pair,
                                  uint32_t component, uint64_t expected)
 {
@@ -450,7 +450,7 @@ static bool mkv_leg_has_put_all(const mkv_leg_t *leg)
            mkv_list_is_empty(&leg->posts);
 }
 
-/* UCX has all calls, so the final counts are known, and some of them are in flight */
+/* All calls are posted, so the final counts are known; some calls are in flight */
 static bool mkv_leg_can_prepare_fin(const mkv_leg_t *leg)
 {
     return (leg->fin == NULL) && (leg->fin_bytes == 0) && /* nor tried */

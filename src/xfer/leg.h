@@ -14,7 +14,7 @@
 
 /** Listener of legs, for posts on them: ctx->leg_listener. */
 typedef struct mkv_leg_listener {
-    /** The leg or its transfer has failed: drop posts that were not given to UCX. */
+    /** The leg or its transfer has failed: drop posts that were not posted to UCX. */
     void (*ended)(mkv_leg_t *leg);
     /** Whether the leg's first post waits for a gate. */
     bool (*has_gate)(const mkv_leg_t *leg);

@@ -265,8 +265,8 @@ static void mkv_receive_expose(mkv_peer_t *peer, mkv_leg_t *leg, const mkv_msg_t
     }
 }
 
-/* A passive side has sent its blocks or will. A side that is not open here yet will
- * send OPEN itself, if it is active, too */
+/* A passive side sends its blocks without a request. If both sides are active, the
+ * side that is not open yet sends OPEN itself later */
 static void mkv_receive_open(mkv_leg_t *leg, const mkv_msg_t *msg)
 {
     if ((leg == NULL) || !leg->xfer->is_active || (leg->remote_nonce != 0) ||
@@ -400,7 +400,7 @@ void mkv_leg_receive_early(mkv_leg_t *leg)
     while (!mkv_list_is_empty(&taken)) {
         packet = mkv_list_head(&taken, mkv_packet_t, list);
         if (mkv_msg_decode(packet->data, packet->length, &msg) != MKV_OK) {
-            /* impossible: it was decoded when it came */
+            /* impossible: it was decoded at arrival */
         } else if (msg.type == MKV_MSG_TERM) {
             mkv_leg_receive_abort(leg, &msg);
         } else {

@@ -14,7 +14,7 @@
 void mkv_leg_receive(mkv_peer_t *peer, const mkv_msg_t *msg, const void *data,
                      size_t length);
 
-/** Handle messages that came before their transfer was opened here. */
+/** Handle messages received before their transfer was opened here. */
 void mkv_leg_receive_early(mkv_leg_t *leg);
 
 #endif

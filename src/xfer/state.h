@@ -18,7 +18,7 @@ typedef enum mkv_xfer_change {
     MKV_XFER_ALL_FINISHED, /**< Every leg is complete and verified */
     MKV_XFER_FAIL,
     MKV_XFER_ABORT,
-    MKV_XFER_QUIET, /**< No leg, here or there, touches this side's blocks any more */
+    MKV_XFER_QUIET, /**< No leg of either side accesses this side's blocks any more */
     MKV_XFER_NUM_CHANGES
 } mkv_xfer_change_t;
 
@@ -38,23 +38,23 @@ const char *mkv_xfer_change_string(mkv_xfer_change_t change);
 
 typedef enum mkv_leg_state {
     MKV_LEG_NONE,     /**< No state; result of an invalid event */
-    MKV_LEG_WAITING,  /**< The block list has not come */
+    MKV_LEG_WAITING,  /**< The block list was not received yet */
     MKV_LEG_EXPOSED,  /**< The block list was sent (passive) or has come (active) */
     MKV_LEG_BOUND,    /**< The nonces were exchanged */
     MKV_LEG_SEALED,   /**< Active: nothing more will be posted */
     MKV_LEG_FINISHED, /**< FIN was sent (active), or has come and is right (passive) */
-    MKV_LEG_TERM,     /**< Failed; TERM was sent or has come */
+    MKV_LEG_TERM,     /**< Failed; TERM was sent or received */
     MKV_LEG_DRAINED,  /**< Failed; DRAINED was sent */
     MKV_LEG_LOST,     /**< Failed without a connection for TERM */
     MKV_LEG_NUM_STATES
 } mkv_leg_state_t;
 
 typedef enum mkv_leg_event {
-    MKV_LEG_BIND,   /**< BIND was sent or has come */
-    MKV_LEG_FIN,    /**< FIN is sent, or has come */
-    MKV_LEG_EXPOSE, /**< EXPOSE was sent or has come */
+    MKV_LEG_BIND,   /**< BIND was sent or received */
+    MKV_LEG_FIN,    /**< FIN was sent or received */
+    MKV_LEG_EXPOSE, /**< EXPOSE was sent or received */
     MKV_LEG_SEAL,   /**< The caller seals */
-    MKV_LEG_FAIL,   /**< TERM is sent or has come */
+    MKV_LEG_FAIL,   /**< TERM was sent or received */
     MKV_LEG_DRAIN,  /**< DRAINED is sent: nothing of ours is in flight */
     MKV_LEG_CUT,    /**< The transfer has failed, and the connection is cut */
     MKV_LEG_NUM_EVENTS

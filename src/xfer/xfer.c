@@ -134,7 +134,7 @@ void mkv_xfer_check_sealed(mkv_xfer_t *xfer)
     }
 }
 
-/* Bytes of the first DONE that has some; mkv_xfer_done_data() returns the others */
+/* Data of the first DONE with any; mkv_xfer_done_data() returns the others */
 static void mkv_xfer_event_data(const mkv_xfer_t *xfer, mkv_news_t *event)
 {
     uint32_t i;

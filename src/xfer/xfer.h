@@ -4,9 +4,8 @@
 #define MKV_XFER_H
 
 /**
- * @file
- * A transfer as one side sees it, and its legs: one for each peer. The caller holds the
- * context's lock.
+ * @file One side's state of a transfer, and of its legs, one for each peer. The caller
+ * holds the context's lock.
  */
 
 #include "plan/unit_set.h"

@@ -180,7 +180,8 @@ static void mkv_xfer_init(mkv_xfer_t *xfer, mkv_ctx_t *ctx,
     }
 }
 
-/* Events that it may raise. Of thousands of open transfers, most wait for their end */
+/* Reserve the events of a transfer, few because most of thousands of open transfers
+ * only wait */
 static unsigned mkv_xfer_count_events(const mkv_xfer_t *xfer, size_t num_legs)
 {
     unsigned of_leg =

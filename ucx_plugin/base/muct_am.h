@@ -42,7 +42,7 @@ static inline void muct_am_trace(const uct_base_iface_t *iface,
 ucs_status_t muct_am_check_alignment(const uct_iface_params_t *params, size_t *align_p);
 
 
-/** Log what a message has that none may. @return UCS_ERR_INVALID_PARAM. */
+/** Log the invalid parameter of a message. @return UCS_ERR_INVALID_PARAM. */
 ucs_status_t muct_am_refuse(uint8_t id, size_t length, size_t max);
 
 #endif

@@ -192,11 +192,13 @@ typedef struct muct_gpu {
     unsigned ipc_flags;    /**< hipIpcMemLazyEnablePeerAccess of this version */
     int mem_type_device;   /**< hipMemoryTypeDevice of this version */
     int mem_type_managed;  /**< hipMemoryTypeManaged of this version */
-    bool may_query_events; /**< hipEventQuery breaks no graph that others capture */
+    bool may_query_events; /**< hipEventQuery() does not invalidate graphs that other
+                              threads capture */
     bool ipc_needs_owner;  /**< Opening a handle queries its owner's process, and works
                               in the owner's network namespace only */
-    bool ipc_close_races;  /**< hipIpcCloseMemHandle() beside another call may crash */
-    bool keeps_errors;     /**< Errors stay until queried; NOT_READY is no error */
+    bool ipc_close_races; /**< hipIpcCloseMemHandle() may crash during a concurrent call
+                           */
+    bool keeps_errors;    /**< Errors stay until queried; NOT_READY is no error */
 } muct_gpu_t;
 
 /** Kind of memory at an address. */

@@ -30,7 +30,7 @@
 /* Bandwidth of a link of MI300X, used if the driver reports none. */
 #define MUCT_LINKS_KNOWN_BANDWIDTH 50e9
 
-/* Numbers of a properties file; those that are not there are 0. */
+/* Numbers of a properties file; missing ones are 0. */
 typedef struct muct_links_properties {
     uint64_t simd_count, domain, location_id;     /* of a node */
     uint64_t type, node_from, node_to, bandwidth; /* of a link; MB/s */

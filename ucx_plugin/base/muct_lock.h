@@ -20,11 +20,11 @@
 
 
 /**
- * Leave the lock.
+ * Release the worker's lock.
  *
- * @return Whether the calling thread held it, once, and has left it; to be entered
- *         again before the transport returns. Not where the worker has one thread,
- * where its lock is a mutex (UCX_USE_MT_MUTEX), nor within a call that holds it too.
+ * @return Whether the calling thread held it exactly once and has released it; the
+ *         caller must take it again before it returns to UCP. False for a worker of one
+ *         thread, for a mutex (UCX_USE_MT_MUTEX), and within a nested call.
  */
 static inline bool muct_lock_leave(ucs_async_context_t *async)
 {

@@ -83,7 +83,7 @@ static bool muct_ucx_rocm_is_meant(const void *arg, const char *name, size_t len
     return false;
 }
 
-/* Whether a list allows what some of its names mean. */
+/* Whether a list of transports allows one of the names. */
 static bool muct_ucx_is_allowed(const char *tls,
                                 bool (*is_meant)(const void *arg, const char *name,
                                                  size_t length, bool is_negated),
@@ -186,7 +186,8 @@ bool muct_ucx_moves_host(void)
     return muct_ucx_is_used(muct_ucx_movers_are_allowed);
 }
 
-/* Is there what makes UCX see allocations: a runtime on ROCr, and UCX's hooks in it? */
+/* Whether UCX sees allocations of the runtime: the runtime is built on ROCr, and
+ * UCX's hooks are installed in it. */
 static bool muct_ucx_rocm_feeds_cache(const muct_gpu_t *gpu)
 {
     char path[1024];

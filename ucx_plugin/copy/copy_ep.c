@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/** Copy, and the queue that runs it. */
+/** A copy and its queue. */
 typedef struct muct_copy_job {
     void *dst;
     const void *src;

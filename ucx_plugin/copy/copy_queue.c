@@ -50,8 +50,8 @@ bool muct_copy_queue_is_idle(const muct_copy_queue_t *queue)
     return muct_copy_queue_has_reached(queue, queue->last_mark);
 }
 
-/* Whether the stream has failed. A stream that is busy or must not be queried has not.
- */
+/* Whether the stream has failed. A busy stream, or one that must not be queried, has
+ * not failed. */
 static ucs_status_t muct_copy_queue_check(const muct_copy_queue_t *queue)
 {
     int mode = muct_gpu_relax(queue->gpu);

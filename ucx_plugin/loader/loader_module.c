@@ -50,7 +50,7 @@ static unsigned muct_loader_num_served;
 __attribute__((visibility("default"))) int muct_loader_entry(void) __asm__(
     "ucs_module_global_init");
 
-/* The folder this file lies in. */
+/* The folder of this shared object. */
 static int muct_loader_folder(char *folder, size_t size)
 {
     Dl_info info;
@@ -69,7 +69,7 @@ static int muct_loader_folder(char *folder, size_t size)
     return 0;
 }
 
-/* "1.22, 1.23": the cores that are there. */
+/* Installed cores, as "1.22, 1.23". */
 static void muct_loader_list_cores(const char *folder, char *text, size_t size)
 {
     DIR *dir = opendir(folder);

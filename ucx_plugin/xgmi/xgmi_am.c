@@ -82,8 +82,8 @@ bool muct_xgmi_am_has(const muct_xgmi_iface_t *iface)
 
 /* ---- sending ---- */
 
-/* A ring in the receiver's box, with the first message. One that lives and has none
- * carries no messages: UCP sends it none, but asks by them whether it lives. */
+/* Take a ring in the receiver's box at the first message. A live receiver without a
+ * box supports no messages: UCP sends none then, except keepalive messages. */
 static ucs_status_t muct_xgmi_am_connect(muct_xgmi_ep_t *ep)
 {
     muct_xgmi_iface_t *iface = ucs_derived_of(ep->super.super.iface, muct_xgmi_iface_t);

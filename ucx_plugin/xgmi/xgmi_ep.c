@@ -278,9 +278,9 @@ unsigned muct_xgmi_ep_dispatch_pending(muct_xgmi_iface_t *iface)
 /* ---- life ---- */
 
 /*
- * Takes a reference to the peer, if it lives.
+ * Take a reference to the peer if it is alive.
  *
- * @return UCS_ERR_CONNECTION_RESET: its process or interface is gone.
+ * @return UCS_ERR_CONNECTION_RESET: its process or interface has ended.
  */
 static ucs_status_t muct_xgmi_ep_get_peer(muct_xgmi_ep_t *ep,
                                           const muct_xgmi_iface_addr_t *addr)

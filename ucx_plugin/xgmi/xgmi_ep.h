@@ -72,9 +72,10 @@ int muct_xgmi_ep_is_connected(uct_ep_h ep, const uct_ep_is_connected_params_t *p
 
 
 /**
- * Try pending requests, one endpoint after the other, until resources end.
+ * Dispatch pending requests, one endpoint after the other, until resources are
+ * exhausted.
  *
- * @return Requests that are done.
+ * @return Number of completed requests.
  */
 unsigned muct_xgmi_ep_dispatch_pending(muct_xgmi_iface_t *iface);
 

@@ -4,9 +4,8 @@
 #define MUCT_XGMI_IFACE_H
 
 /**
- * @file
- * Interface of mori_xgmi: the queues of one worker, their progress, and what becomes
- * known of peers.
+ * @file Interface of mori_xgmi: the queues of one worker, their progress, and events of
+ * peers.
  */
 
 #include "base/muct_links.h"

@@ -196,7 +196,7 @@ static bool muct_xgmi_mem_may_pin(uint64_t flags, void *address, size_t length)
             muct_xgmi_file_is_mapped((uintptr_t)address, length));
 }
 
-/* Fills in what is known of the memory but for its range. */
+/* Fill in the attributes of the memory except its range. */
 static ucs_status_t muct_xgmi_mem_examine(const muct_xgmi_md_t *md, void *address,
                                           size_t length,
                                           const uct_md_mem_reg_params_t *params,

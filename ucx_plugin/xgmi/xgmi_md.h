@@ -41,7 +41,8 @@ typedef struct muct_xgmi_md {
     muct_xgmi_map_t *map; /**< Map of the process */
     muct_xgmi_self_t self;
     muct_xgmi_invals_t invals;
-    bool is_first; /**< UCX has no ROCm of its own that we would stand before */
+    bool is_first; /**< UCX has no ROCm component of its own that this module would
+                      replace */
     bool is_detecting;
     bool has_host; /**< Host memory is registered, too */
 } muct_xgmi_md_t;

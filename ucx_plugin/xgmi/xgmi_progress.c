@@ -100,8 +100,8 @@ static void muct_xgmi_iface_on_process_exit(muct_xgmi_iface_t *iface,
     muct_xgmi_ep_set_error(ep, UCS_ERR_CONNECTION_RESET);
 }
 
-/* Whether anything but the bell has woken this. The bell of one that died ringing it
- * was not counted, and would wake for ever. */
+/* Whether anything but the bell has woken this thread. A peer that died while it
+ * rang the bell has not counted the ring, which would cause wakeups for ever. */
 static bool muct_xgmi_iface_has_event(muct_xgmi_iface_t *iface)
 {
     struct epoll_event events[2];
@@ -319,7 +319,8 @@ ucs_status_t muct_xgmi_iface_event_arm(uct_iface_h tl_iface, unsigned events)
         return UCS_ERR_BUSY; /* to be seen by progress */
     }
     if (iface->inbox != NULL) {
-        muct_xgmi_inbox_silence(iface->inbox); /* first: the next ones may ring it */
+        muct_xgmi_inbox_silence(
+            iface->inbox); /* drain first: later messages may ring again */
     }
     muct_xgmi_ep_arm_apart(iface);
     if (!iface->is_out_of_resources && !ucs_list_is_empty(&iface->waiting_eps)) {

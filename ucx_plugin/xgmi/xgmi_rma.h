@@ -111,7 +111,7 @@ static inline ucs_status_t muct_xgmi_ep_no_resource(muct_xgmi_ep_t *ep,
 }
 
 
-/** Whether the endpoint takes new operations; requests that wait go first. */
+/** Whether the endpoint accepts new operations; pending requests go first. */
 static inline ucs_status_t muct_xgmi_ep_may_post(muct_xgmi_ep_t *ep)
 {
     if (ucs_unlikely(ep->status != UCS_OK)) {

@@ -53,7 +53,7 @@ typedef struct muct_xgmi_sgl_last {
                               start */
 } muct_xgmi_sgl_last_t;
 
-/* Other memory or another key than before. */
+/* The memory or the key differs from the previous entry's. */
 static ucs_status_t muct_xgmi_sgl_switch_operands(muct_xgmi_sgl_last_t *last,
                                                   muct_xgmi_queue_t *queue,
                                                   muct_xgmi_mem_t *mem,
@@ -327,7 +327,7 @@ static UCS_F_ALWAYS_INLINE int muct_xgmi_sgl_window_has_run(
            muct_xgmi_window_has(window, raddr + ((count - 1) * stride), length);
 }
 
-/* Whether so many entries from i on continue the first one. */
+/* Whether so many entries from i on are contiguous with the first one. */
 static UCS_F_ALWAYS_INLINE int muct_xgmi_sgl_is_run(const muct_xgmi_sgl_t *sgl,
                                                     size_t i, size_t count,
                                                     uint64_t local_stride,
@@ -352,10 +352,10 @@ static UCS_F_ALWAYS_INLINE int muct_xgmi_sgl_is_run(const muct_xgmi_sgl_t *sgl,
 }
 
 /*
- * Adds a run like the one before it, which is mostly what follows, with one look at
- * each of its entries.
+ * Add a run with the layout of the previous run, which is the usual case, by one check
+ * per entry.
  *
- * @return How many of the entries are in it; 0: it is of another kind.
+ * @return Number of entries in the run; 0: the layout differs.
  */
 static UCS_F_ALWAYS_INLINE size_t muct_xgmi_sgl_add_alike(
     muct_xgmi_list_t *list, const muct_xgmi_dir_t dir, const muct_xgmi_sgl_t *sgl,
@@ -482,9 +482,10 @@ static UCS_F_NOINLINE size_t muct_xgmi_sgl_add_known(
 }
 
 /*
- * Adds what a list begins with when the one before it had runs, so that they are whole.
+ * Add the first entries at once, without the search for a run, when the previous list
+ * had runs.
  *
- * @return How many were added, all of them of the memory of the first one.
+ * @return Number of added entries, all of the first entry's memory.
  */
 static UCS_F_NOINLINE size_t muct_xgmi_sgl_add_first(muct_xgmi_sgl_last_t *last,
                                                      muct_xgmi_queue_t *queue,

@@ -23,7 +23,7 @@ typedef struct perf_channel {
     int fd;
     uint32_t timeout_s; /**< Longest silence before a wait is an error */
     const char *name;   /**< Name of the other process, for messages */
-    bool is_last;       /**< SIGINT does not end waits: only results are to come */
+    bool is_last;       /**< SIGINT does not end waits: only results are missing */
 } perf_channel_t;
 
 /** Type of a message between processes; a wait is for one certain type. */

@@ -539,8 +539,8 @@ static int perf_ucp_progress(perf_engine_t *engine)
 
 static int perf_ucp_stop(perf_engine_t *engine, perf_job_t *job)
 {
-    /* the other process may have the last notification before we know that it is sent
-     */
+    /* the other process may receive the last notification before the send completes
+     * here */
     while (job->is_notified && ((job->num_completed < job->num_posts) ||
                                 (engine->notify.num_sending > 0))) {
         if (perf_ucp_progress(engine) != 0) {

@@ -69,7 +69,8 @@ void perf_progress_text(const perf_position_t *position, uint64_t elapsed_ns,
     }
 }
 
-/* Whether it is time; a terminal's line is drawn over, others have one a second. */
+/* Whether to print: often on a terminal, where the line is redrawn, else once a
+ * second. */
 static bool perf_progress_is_due(uint64_t now_ns)
 {
     if (!perf_progress_is_on() || (now_ns < perf_progress.next_ns)) {

@@ -29,7 +29,7 @@ void perf_progress_request(void);
 /** Whether anything would be shown: working out a position may cost. */
 bool perf_progress_is_on(void);
 
-/** A phase without an end that could be known: "connecting". */
+/** A phase of unknown length: "connecting". */
 void perf_progress_phase(const char *what);
 
 /** Show where the run is; draws at most ten times a second, or prints once a second. */

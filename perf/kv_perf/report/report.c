@@ -109,7 +109,7 @@ static void perf_json_ends(json_object *row, const char *name, const perf_ends_t
     json_object_object_add(row, name, object);
 }
 
-/* One link is what a pair of GPUs has; two processes on one GPU cross none. */
+/* The bandwidth of one link between two GPUs; none for two processes on one GPU. */
 static double perf_report_link(const perf_options_t *options,
                                const perf_result_t *result)
 {

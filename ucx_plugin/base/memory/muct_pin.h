@@ -35,7 +35,7 @@ typedef struct muct_pin {
     size_t length;
     uint64_t delta;   /**< Add it to an address to get the devices'; once pinned */
     atomic_int state; /**< @ref muct_pin_state_t */
-    struct muct_pin_range *range; /**< What is registered here, or NULL */
+    struct muct_pin_range *range; /**< The registered range, or NULL */
 } muct_pin_t;
 
 

@@ -4,9 +4,7 @@
 #define MUCT_RDMA_DEVICE_H
 
 /**
- * @file
- * A verbs device and its ports: what it can do, where it sits, how it is addressed.
- *
+ * @file A verbs device and its ports: capabilities, place in the machine, addresses.
  * Threads. One thread per object; the functions that make lists may run in several.
  */
 

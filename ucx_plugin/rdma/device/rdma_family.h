@@ -36,8 +36,8 @@ void muct_rdma_family_fill(const muct_rdma_device_t *device,
                            muct_rdma_iface_config_t *config);
 
 /**
- * Traffic class of a port: what its administrator set (sysfs, tc/PORT/traffic_class),
- * else 106 on RoCE version 2, as UCX has it, else 0.
+ * Traffic class of a port: the administrator's setting (sysfs, tc/PORT/traffic_class),
+ * else 106 on RoCE version 2, like UCX, else 0.
  */
 uint8_t muct_rdma_family_traffic_class(const muct_rdma_device_t *device,
                                        const muct_rdma_port_t *port);

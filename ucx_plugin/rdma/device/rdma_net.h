@@ -24,11 +24,11 @@ void muct_rdma_net_name(const struct ibv_device *device, unsigned port, unsigned
                         char name[MUCT_RDMA_NET_NAME_MAX]);
 
 /**
- * Whether it is an interface of another network namespace: no address of this process'.
- * False when nothing is known of it.
+ * Whether the interface belongs to another network namespace, so that this process
+ * cannot use its addresses. False when unknown.
  *
- * @param [in] ifindex  Its number there, 0 when that is not known: a container has an
- *                      interface of the same name, more often than not.
+ * @param [in] ifindex  Index of the interface in its namespace; 0: unknown. The name is
+ * no proof: most containers have an interface of the same name.
  */
 bool muct_rdma_net_is_foreign(const struct ibv_device *device, unsigned port,
                               unsigned index, unsigned ifindex);

@@ -46,7 +46,7 @@ static bool muct_rdma_route_has_way(struct rtattr *attr, unsigned ifindex)
     return false;
 }
 
-/* False when it is by another interface. */
+/* False when the route uses another interface. */
 static bool muct_rdma_route_parse(const muct_rdma_route_query_t *query,
                                   struct nlmsghdr *message, muct_rdma_route_t *route)
 {

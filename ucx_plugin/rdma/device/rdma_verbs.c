@@ -40,7 +40,7 @@ static void muct_rdma_verbs_bind(void)
 
     muct_rdma_verbs_status = UCS_ERR_NO_DEVICE;
 
-    /* stays open: the library starts threads and keeps state of its providers */
+    /* never closed: the library starts threads and keeps provider state */
     lib = dlopen(MUCT_RDMA_VERBS_LIB, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (lib == NULL) {
         muct_report(MUCT_REPORT_RDMA,

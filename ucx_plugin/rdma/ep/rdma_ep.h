@@ -87,9 +87,9 @@ struct muct_rdma_ep {
     uct_base_ep_t super;
     muct_rdma_ep_state_t state;
     ucs_status_t status; /**< Status of operations, when failed */
-    ucs_status_t doom; /**< Error of making or connecting it, else UCS_OK; it fails with
-                          this in the next progress */
-    uint8_t num_qps;   /**< Number in use; fewer than created when the peer has fewer */
+    ucs_status_t doom;   /**< Error of its creation or connection, else UCS_OK; the next
+                            progress fails the endpoint with it */
+    uint8_t num_qps; /**< Number in use; fewer than created when the peer has fewer */
     uint8_t num_created;
     uint8_t current; /**< Queue pair of the next small operation */
     bool is_fenced;
@@ -104,7 +104,7 @@ struct muct_rdma_ep {
     uint8_t announced_reads; /**< dest_reads as the peer knows it; 0: unknown yet */
     uint8_t dest_reads;      /**< Reads that our queue pairs answer at once */
     uint32_t psn;
-    uint64_t serial;            /**< Larger than that of each made before */
+    uint64_t serial; /**< Serial number, larger than those of earlier endpoints */
     muct_rdma_iface_t *carrier; /**< Interface of the queue pairs' device, or of their
                                    next device when they are made anew; rdma_move.h */
     uint32_t num_sends; /**< Messages of any kind, posted or not, since the beginning */
@@ -137,7 +137,7 @@ struct muct_rdma_ep_listener {
     /** The endpoint is connected. */
     void (*connected)(muct_rdma_ep_t *ep);
 
-    /** The connection broke. @return Whether it will be made anew. */
+    /** The connection broke. @return Whether the endpoint will reconnect. */
     bool (*broke)(muct_rdma_ep_t *ep, ucs_status_t cause);
 
     /** A completion with an error arrived while recovery drains the queue pairs. */
@@ -167,11 +167,12 @@ struct muct_rdma_ep_listener {
 muct_rdma_ep_t *muct_rdma_ep_new(muct_rdma_iface_t *iface);
 
 /**
- * Make one more of its queue pairs, and with the last one all else it needs.
+ * Create one more queue pair of the endpoint; with the last one, create everything
+ * else.
  *
- * @return UCS_OK           It is made.
- * @return UCS_INPROGRESS   To be called again.
- * @return UCS_ERR_IO_ERROR, UCS_ERR_NO_MEMORY  Logged; it is to be deleted.
+ * @return UCS_OK           The endpoint is complete.
+ * @return UCS_INPROGRESS   Call again.
+ * @return UCS_ERR_IO_ERROR, UCS_ERR_NO_MEMORY  Logged; delete the endpoint.
  */
 ucs_status_t muct_rdma_ep_make(muct_rdma_ep_t *ep);
 
@@ -182,7 +183,7 @@ ucs_status_t muct_rdma_ep_make(muct_rdma_ep_t *ep);
  */
 void muct_rdma_ep_set_doom(muct_rdma_ep_t *ep, ucs_status_t status);
 
-/** Destroy one in INIT that is in no list, made or not. */
+/** Destroy an endpoint in state INIT that is in no list, complete or not. */
 void muct_rdma_ep_delete(muct_rdma_ep_t *ep);
 
 void muct_rdma_ep_destroy(uct_ep_h ep);

@@ -86,7 +86,7 @@ static bool muct_rdma_chan_read_host(muct_rdma_chan_t *chan)
     return true;
 }
 
-/* UCS_ERR_NO_RESOURCE: the end of what was posted makes room for the rest. */
+/* UCS_ERR_NO_RESOURCE: completions of posted reads free resources for the rest. */
 static ucs_status_t muct_rdma_ep_post_flush_reads(muct_rdma_ep_t *ep, bool has_host)
 {
     ucs_status_t status = UCS_OK;

@@ -46,7 +46,7 @@ static inline ucs_status_t muct_rdma_ep_check_ready(muct_rdma_ep_t *ep)
 /** The first write to a GPU since the last flush. */
 void muct_rdma_chan_wrote_gpu(muct_rdma_chan_t *chan, const muct_rdma_key_t *key);
 
-/** Remember that there is something to flush. */
+/** Mark the endpoint as having operations to flush. */
 static inline void muct_rdma_chan_wrote(muct_rdma_chan_t *chan,
                                         const muct_rdma_key_t *key)
 {

@@ -83,14 +83,14 @@ typedef struct muct_rdma_iface {
     struct {
         uint64_t connections; /**< Made anew */
         uint64_t wrs;         /**< Posted again */
-        uint64_t moves;       /**< Connections made anew with another device */
+        uint64_t moves;       /**< Endpoints moved to another device */
     } recovery_stats;
     ucs_list_link_t move_list; /**< Link for rdma_move.c */
     bool is_dead;              /**< The device is gone */
     bool has_left;             /**< Endpoints have left the device, or failed */
     bool same_rail;
     unsigned long ece;  /**< The user's wish, or 0 where nothing comes of it */
-    bool has_ece;       /**< Endpoint addresses have a place for it */
+    bool has_ece;       /**< Endpoint addresses have a field for it */
     bool has_fixed_gid; /**< The user's choice */
     muct_rdma_reachability_t reachability;
     bool has_routes;

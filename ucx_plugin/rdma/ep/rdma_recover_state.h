@@ -32,8 +32,8 @@ typedef struct muct_rdma_recover {
     ucs_status_t cause;  /**< Status to fail with */
     uint32_t epoch;      /**< Number of the present connection, or the one being made */
     uint32_t psn;        /**< First packet number of our queue pairs in it */
-    uint32_t received;   /**< Messages that had arrived before it */
-    uint32_t ended;      /**< Work requests that had completed before it */
+    uint32_t received;   /**< Messages received before this recovery */
+    uint32_t ended;      /**< Work requests completed before this recovery */
     uint32_t rx_flushed; /**< Receives of these queue pairs that were flushed */
     muct_rdma_dev_addr_t first_peer; /**< The device the endpoint was connected to */
     uint32_t first_ctl_qp;           /**< Control qp of that device */

@@ -49,7 +49,7 @@ static muct_rdma_ep_t *muct_rdma_stock_take(muct_rdma_stock_t *stock)
         if (ep->state == MUCT_RDMA_EP_INIT) {
             return ep;
         }
-        muct_rdma_ep_delete(ep); /* it failed before anybody had it */
+        muct_rdma_ep_delete(ep); /* it failed before it was handed out */
     }
 
     return NULL;

@@ -204,7 +204,7 @@ static ucs_status_t muct_rdma_canary_look_at(const muct_rdma_canary_t *canary,
         return status;
     }
 
-    /* all alike, as fresh memory is: so may be what is reached in their place */
+    /* all words are equal, as in fresh memory, so wrong memory could match by chance */
     if (!muct_rdma_canary_copy(canary, pointer, other, length)) {
         return UCS_ERR_UNSUPPORTED;
     }

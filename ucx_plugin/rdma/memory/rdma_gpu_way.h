@@ -26,7 +26,7 @@ typedef enum {
 
 /** Facts that decide. */
 typedef struct muct_rdma_gpu_way_params {
-    ucs_ternary_auto_value_t dmabuf;  /**< UCS_YES: no other way is used */
+    ucs_ternary_auto_value_t dmabuf;  /**< UCS_YES: required */
     ucs_ternary_auto_value_t peermem; /**< UCS_NO: never; UCS_TRY: either first */
     bool has_call;                    /**< The library registers dma-bufs */
     bool is_peermem_first;            /**< The device's family is better off so */

@@ -47,7 +47,7 @@ struct muct_rdma_md {
     ucs_ternary_auto_value_t dmabuf_canary; /**< Look whether dma-bufs are right */
     bool has_logged_canary;                 /**< Logged that a dma-buf was wrong */
     bool has_logged_atomics; /**< Logged memory registered without atomics */
-    bool has_logged_bare;    /**< Logged that memory has no keys */
+    bool has_logged_bare;    /**< The warning about memory without keys was logged */
     bool has_logged_crash;   /**< Logged that an export may end the process */
     bool has_logged_lack;    /**< Logged that the kernel lacks dma-buf support */
     char kernel_lack[128];

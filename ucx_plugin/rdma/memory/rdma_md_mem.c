@@ -260,7 +260,7 @@ ucs_status_t muct_rdma_md_mem_dereg(uct_md_h uct_md,
         return UCS_ERR_INVALID_PARAM;
     }
 
-    /* every region has keys of its own, and the device refuses them from here on */
+    /* every region has its own keys, which the device rejects after this call */
     muct_rdma_mem_destroy(mem);
     if (is_invalidating) {
         muct_completion_invoke(comp, UCS_OK);

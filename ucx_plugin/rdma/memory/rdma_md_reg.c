@@ -46,8 +46,8 @@ static void muct_rdma_md_warn_crash(muct_rdma_md_t *md)
     }
 }
 
-/* Refuse a wrong dma-buf: no other error would show that the device writes to another
- * place. */
+/* Reject a wrong dma-buf here: otherwise the device would silently write to other
+ * memory. */
 static ucs_status_t muct_rdma_md_refuse_dmabuf(muct_rdma_md_t *md,
                                                const muct_rdma_mem_params_t *params,
                                                muct_rdma_mem_t *mem)

@@ -14,7 +14,7 @@
 /* All regions, of all devices; devices may be used by several threads. */
 static pthread_mutex_t muct_rdma_mem_lock = PTHREAD_MUTEX_INITIALIZER;
 static UCS_LIST_HEAD(muct_rdma_mem_list);
-/* protection domains of devices that are gone */
+/* protection domains of removed devices */
 static UCS_LIST_HEAD(muct_rdma_mem_gone);
 
 typedef struct muct_rdma_mem_gone {

@@ -28,7 +28,7 @@
 typedef struct muct_rdma_gpu_page {
     uint64_t address;
     uint32_t rkey;
-    uint8_t gpu; /**< Number the owner's runtime gives it */
+    uint8_t gpu; /**< Device number in the owner's runtime */
 } muct_rdma_gpu_page_t;
 
 typedef struct muct_rdma_mem muct_rdma_mem_t;
@@ -63,8 +63,8 @@ typedef struct muct_rdma_mem_params {
     bool is_gpu;         /**< The memory is a GPU's */
     const muct_rdma_gpu_page_t *page; /**< For keys; NULL: peers flush nothing */
     bool has_canary; /**< Check a dma-buf; the memory must not be in use yet */
-    bool is_quiet; /**< Failure is logged at debug level: the caller has another way */
-    int dmabuf_fd; /**< -1 to register by address */
+    bool is_quiet;   /**< Log failures at level debug: the caller has a fallback */
+    int dmabuf_fd;   /**< -1 to register by address */
     uint64_t dmabuf_offset;
 } muct_rdma_mem_params_t;
 
@@ -108,8 +108,8 @@ ucs_status_t muct_rdma_mem_set_gone(const struct ibv_pd *pd);
  */
 bool muct_rdma_mem_finds_gone(const struct ibv_pd *pd, int error);
 
-/** The protection domain is closed: another one may get its address. Twins in it are
- * deregistered, of regions that live on. */
+/** The protection domain is being closed and a new one may get its address:
+ * deregister twins in it of regions that live on. */
 void muct_rdma_mem_forget(const struct ibv_pd *pd);
 
 /** Range of a region, and the access it is registered for. */
@@ -190,7 +190,7 @@ void muct_rdma_mem_key(const muct_rdma_mem_t *mem, uint64_t incarnation,
 /** Remedy for a registration that failed, as text to end a message with. */
 const char *muct_rdma_mr_remedy(int error);
 
-/** Whether this process may lock as many bytes as it likes. */
+/** Whether this process has no limit on locked memory. */
 bool muct_rdma_mr_may_lock(void);
 
 /** ibv_dereg_mr() that warns. */

@@ -22,7 +22,7 @@
 /** A number for a device that is opened. UCS_OK or UCS_ERR_IO_ERROR, logged. */
 ucs_status_t muct_rdma_incarnation_next(uint64_t *incarnation_p);
 
-/** Whether two devices are of one process. */
+/** Whether two devices belong to the same process. */
 static inline bool muct_rdma_incarnation_is_near(uint64_t incarnation, uint64_t other)
 {
     return ((incarnation ^ other) >> 16) == 0;

@@ -108,8 +108,8 @@ static void muct_rdma_am_grow(muct_rdma_ep_t *ep, uint32_t num)
     ep->credit_batch = (rx->depth + 1) / 2;
 }
 
-/* Double the receives, up to RX_DEPTH, when as many messages came as there are
- * receives. Call it before credits are given, so that one message carries them all. */
+/* Double the receives, up to RX_DEPTH, after as many messages as there are receives.
+ * Call this before credits are sent, so that one message carries all of them. */
 static void muct_rdma_am_grow_with_use(muct_rdma_ep_t *ep)
 {
     uint32_t left = muct_rdma_ep_iface(ep)->limits.rx_depth - ep->rx.depth;

@@ -22,7 +22,7 @@ void muct_rdma_am_cleanup(muct_rdma_ep_t *ep);
 /** A message arrived. */
 void muct_rdma_am_receive(muct_rdma_ep_t *ep, const struct ibv_wc *wc);
 
-/** Post receives again and give credits, where there is room for it. */
+/** Repost receives and send credits while resources allow. */
 void muct_rdma_am_progress(muct_rdma_ep_t *ep);
 
 /** Whether @ref muct_rdma_am_progress has pending work. */

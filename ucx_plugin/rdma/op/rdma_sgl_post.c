@@ -59,7 +59,7 @@ static void muct_rdma_sgl_end_chan(muct_rdma_sgl_writer_t *writer)
     ++writer->num_segments;
 }
 
-/* Have a queue pair that can take one more work request. */
+/* Select a queue pair with room for one more work request. */
 static bool muct_rdma_sgl_next_chan(muct_rdma_sgl_writer_t *writer)
 {
     if (writer->chan != NULL) {

@@ -69,8 +69,8 @@ void muct_rdma_cq_set_cleanup(muct_rdma_cq_set_t *set)
     }
 }
 
-/* Each queue is twice the one before, so that few are polled however many endpoints
- * there are. */
+/* Each queue has twice the size of the previous one, so that few queues are polled
+ * for any number of endpoints. */
 static unsigned muct_rdma_cq_next_depth(const muct_rdma_cq_set_t *set)
 {
     const unsigned max = (unsigned)set->device->attr.max_cqe;
@@ -220,7 +220,7 @@ unsigned muct_rdma_cq_poll(muct_rdma_cq_set_t *set, muct_rdma_cq_t *cq, unsigned
     return (unsigned)num;
 }
 
-/* Take the events that came; true when there were any. */
+/* Read pending events. @return Whether there were any. */
 static bool muct_rdma_cq_set_drain(muct_rdma_cq_set_t *set)
 {
     bool has_events = false;

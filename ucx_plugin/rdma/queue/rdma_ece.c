@@ -25,7 +25,7 @@ static void muct_rdma_ece_query(struct ibv_qp *qp, muct_rdma_ece_t *ece)
         return;
     }
 
-    /* mlx5 of a firmware that has none says so by no options */
+    /* mlx5 without ECE in its firmware reports no options */
     ece->vendor_id = ibv.vendor_id;
     ece->options = ibv.options;
 }

@@ -67,7 +67,8 @@ static struct ibv_qp *muct_rdma_qp_create_tried(struct ibv_pd *pd,
     return qp;
 }
 
-/* Whether a device may mean that there is too much inline data; some give no reason. */
+/* Whether this errno can mean that the inline size is too large; some devices report
+ * no reason. */
 static bool muct_rdma_qp_is_too_much(int error)
 {
     return (error == 0) || (error == ENOMEM) || (error == EINVAL);

@@ -87,7 +87,7 @@ struct muct_rdma_sq {
     uint32_t grow_above; /**< Requests in flight above which it grows */
     unsigned next_flags; /**< IBV_SEND_FENCE for the next one, or 0 */
     int error;      /**< errno of an ibv_post_send() that cannot be repeated, or 0 */
-    bool is_lost;   /**< The error is one that another queue pair cannot mend */
+    bool is_lost;   /**< The error would occur on any new queue pair as well */
     bool keep;      /**< Keep each entry until its completion */
     bool is_stuck;  /**< The device took only a part: repeat, take no more */
     uint8_t state;  /**< MUCT_RDMA_SQ_* */
@@ -139,8 +139,8 @@ void muct_rdma_sq_complete(muct_rdma_sq_t *sq, uint32_t index, ucs_status_t stat
 /** Change the keys of every work request that is posted from now on. */
 void muct_rdma_sq_set_moved(muct_rdma_sq_t *sq, muct_rdma_sq_move_t move);
 
-/** Take and post nothing until @ref muct_rdma_sq_resume. An error of the queue pair's
- * goes with it; any other one stays, for the owner to fail the endpoint. */
+/** Accept and post nothing until @ref muct_rdma_sq_resume. An error of the queue pair
+ * is cleared; any other error stays, so that the owner fails the endpoint. */
 void muct_rdma_sq_suspend(muct_rdma_sq_t *sq);
 
 /**

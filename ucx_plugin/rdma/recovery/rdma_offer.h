@@ -10,7 +10,7 @@
 
 #include "rdma/ep/rdma_ep.h"
 
-/** Whether there is a peer that can answer, and a control channel to reach it. */
+/** Whether the peer supports recovery and a control channel reaches it. */
 bool muct_rdma_recover_is_possible(const muct_rdma_ep_t *ep);
 
 /** Send the queue pairs there are; @a is_answer when the endpoint waits for nothing. */

@@ -71,7 +71,8 @@ static uint32_t muct_rdma_recover_num_ended(const muct_rdma_ep_t *ep)
     return num;
 }
 
-/* The device is to give back all it has; then the queue pairs can go. */
+/* Wait until the device has completed all work requests; then the queue pairs can be
+ * destroyed. */
 static void muct_rdma_recover_drain(muct_rdma_ep_t *ep, uint32_t epoch)
 {
     muct_rdma_recover_t *recover = &ep->recover;
@@ -119,7 +120,7 @@ static void muct_rdma_recover_start(muct_rdma_ep_t *ep, uint32_t epoch,
     }
 
     muct_rdma_recover_drain(ep, epoch);
-    iface->async_countdown = 1; /* look after it in this very progress */
+    iface->async_countdown = 1; /* handle the endpoint in this progress call */
 }
 
 /* Whether the endpoint may try to reconnect once more. */
@@ -283,7 +284,7 @@ static void muct_rdma_recover_announce_step(muct_rdma_ep_t *ep, uint64_t now_ms)
     }
 }
 
-/* Whether another device is to be tried. */
+/* Whether to try another device. */
 static bool muct_rdma_recover_is_stuck(muct_rdma_ep_t *ep, uint64_t now_ms)
 {
     muct_rdma_recover_t *recover = &ep->recover;

@@ -72,7 +72,8 @@
 bool muct_rdma_recover_begin(muct_rdma_ep_t *ep, ucs_status_t cause);
 
 /**
- * The endpoint's device is gone, or its link is down for too long: go on with another.
+ * The endpoint's device is removed, or its link is down for too long: move to another
+ * device.
  *
  * @return False when there is none; nothing has changed then.
  */

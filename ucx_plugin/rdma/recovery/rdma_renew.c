@@ -32,7 +32,7 @@ bool muct_rdma_renew_may_command(muct_rdma_ep_t *ep, unsigned num)
     return true;
 }
 
-/* Whether another queue pair is to be worked on in this progress. */
+/* Whether this progress call may handle another queue pair. */
 static bool muct_rdma_renew_next(muct_rdma_ep_t *ep, unsigned commands)
 {
     return (ep->recover.num_done < ep->num_qps) &&
@@ -47,7 +47,7 @@ static void muct_rdma_renew_break_one(const muct_rdma_chan_t *chan)
 
     if (muct_rdma_mem_finds_gone(muct_rdma_iface_md(carrier)->pd, error)) {
         carrier->is_dead = true;
-        carrier->async_countdown = 1; /* its next progress looks after the others */
+        carrier->async_countdown = 1; /* the next progress handles the others */
     }
 }
 

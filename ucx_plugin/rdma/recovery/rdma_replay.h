@@ -11,10 +11,11 @@
 #include "rdma/ep/rdma_ep.h"
 
 /**
- * Decide what is posted again: of what has not ended, all that has not arrived, and
- * what has arrived without its answer. rdma_replay.c.
+ * Select the work requests to repeat: of the incomplete ones, all that have not
+ * arrived, and reads and atomics whose response has not arrived. rdma_replay.c.
  *
- * @param [in] received  Messages the peer has received since the beginning.
+ * @param [in] received Messages the peer has received since the beginning.
+ *
  * @return False when something cannot be repeated; logged.
  */
 bool muct_rdma_replay_prepare(muct_rdma_ep_t *ep, uint32_t received);

@@ -20,8 +20,8 @@
 
 #include "rdma/ep/rdma_ep.h"
 
-/** Milliseconds in which a queue pair of this path ends something, where little is on
- * its way: four times what the device may take to give up, and two seconds at least. */
+/** Milliseconds within which a lightly loaded queue pair of this path completes
+ * something: four times the device's own retry limit, at least two seconds. */
 uint64_t muct_rdma_watch_limit(const muct_rdma_qp_path_t *path);
 
 /** Checks in the time a queue pair may end nothing. */

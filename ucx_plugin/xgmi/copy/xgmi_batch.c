@@ -526,7 +526,7 @@ static bool muct_xgmi_queue_poll_batch(muct_xgmi_queue_t *queue,
     return true;
 }
 
-/* Whether a stream of the batch has come to a word's value. */
+/* Whether a stream of the batch has written the word's value. */
 static bool muct_xgmi_batch_has_reached(muct_xgmi_queue_t *queue,
                                         muct_xgmi_batch_t *batch, unsigned stream,
                                         const volatile uint32_t *word, uint32_t value)

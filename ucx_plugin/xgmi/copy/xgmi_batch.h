@@ -56,7 +56,7 @@ struct muct_xgmi_batch {
 };
 
 
-/** Whether the launch of a batch that had one is over. */
+/** Whether the kernel launch of a batch has ended. */
 static inline bool muct_xgmi_batch_is_launch_over(const muct_xgmi_queue_t *queue,
                                                   const muct_xgmi_batch_t *batch)
 {
@@ -85,7 +85,7 @@ muct_xgmi_use_t *muct_xgmi_batch_new_use(muct_xgmi_batch_t *batch);
 void muct_xgmi_batch_start(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch);
 
 
-/** Whether a started batch is over; then its status is final. */
+/** Whether a started batch has ended; its status is final then. */
 bool muct_xgmi_batch_is_over(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch);
 
 

@@ -41,7 +41,7 @@ typedef struct muct_xgmi_gather {
     unsigned num_alone; /**< Lists in a row that had one operation and nothing before */
     uint64_t opened_at; /**< First look, in nanoseconds */
     uint64_t row_at;    /**< First look at the row that it goes on with */
-    uint64_t grown_at;  /**< Look that last found new ones */
+    uint64_t grown_at;  /**< Time of the last check that found new operations */
     uint64_t interval_ns; /**< Between operations, averaged */
 } muct_xgmi_gather_t;
 
@@ -101,8 +101,8 @@ bool muct_xgmi_gather_should_wait(muct_xgmi_gather_t *gather, size_t count,
 
 
 /**
- * Whether another thread has been filling the list for long enough that looking at it
- * again at once is a waste.
+ * Whether another thread has filled the list for so long that polling it again at once
+ * is useless.
  */
 bool muct_xgmi_gather_is_steady(const muct_xgmi_gather_t *gather, uint64_t now_ns);
 

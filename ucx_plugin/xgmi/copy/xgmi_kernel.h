@@ -52,9 +52,9 @@
 #define MUCT_XGMI_KERNEL_NAME "muct_xgmi_copy"
 
 /**
- * Name of an empty kernel beside it. If it is missing, the architecture has no
- * instruction with which a running kernel writes its caches back, so the flag could
- * overtake the bytes. The launch then gets no flag, and an event recorded after it
+ * Name of an empty kernel in the same code object. If it is missing, the architecture
+ * has no instruction for a running kernel to write back its caches, so the flag could
+ * overtake the data. Launches then have no flag, and an event recorded after the launch
  * shows its end.
  */
 #define MUCT_XGMI_FLAG_IS_LAST_NAME "muct_xgmi_flag_is_last"

@@ -390,14 +390,14 @@ static __device__ __forceinline__ bool muct_whole(const struct muct_batch *batch
     return true;
 }
 
-/* Take a tile of the tail; its number is known later, and to the first lane alone. */
+/* Take a tile of the tail. Its number arrives later, in the first lane only. */
 static __device__ __forceinline__ uint32_t muct_take(const muct_xgmi_copy_args_t *args,
                                                      bool is_tail, uint32_t lane)
 {
     return (is_tail && (lane == 0)) ? atomicAdd((uint32_t *)args->arrivals, 1u) : 0;
 }
 
-/* The tile after this one: the block's, or the one of the tail that was taken. */
+/* The next tile: the next of the block's range, or the one taken from the tail. */
 static __device__ __forceinline__ uint32_t muct_next(const muct_xgmi_copy_args_t *args,
                                                      uint32_t tile, bool is_tail,
                                                      uint32_t taken)

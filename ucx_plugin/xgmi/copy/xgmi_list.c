@@ -10,12 +10,12 @@
 
 #include <string.h>
 
-/* No allocation ends at the last address, so no piece begins there. */
+/* No piece begins at the last address, as no allocation extends to it. */
 #define MUCT_XGMI_LIST_NOWHERE UINT64_MAX
 
-/* The tail is this part of the tiles: what the slowest blocks lag behind the others,
- * which is little where each has its own way to the link, and more where there are
- * more of them than that. */
+/* Share of the tiles in the tail, which blocks take dynamically. It covers the lag
+ * of the slowest blocks: small while each block has its own path to the link, larger
+ * with more blocks than paths. */
 #define MUCT_XGMI_LIST_TAIL_PART 32
 #define MUCT_XGMI_LIST_TAIL_PART_CROWDED 4
 
@@ -51,7 +51,7 @@ static uint32_t muct_xgmi_list_num_blocks(uint64_t num_tiles, uint32_t max_block
     return (count < max_blocks) ? (uint32_t)count : max_blocks;
 }
 
-/* Tiles that no block's range has. */
+/* Tiles outside the fixed ranges of the blocks. */
 static uint64_t muct_xgmi_list_tail(const muct_xgmi_list_t *list, uint32_t num_blocks)
 {
     uint64_t tail = list->num_tiles / ((num_blocks <= MUCT_XGMI_DEFAULT_BLOCKS)

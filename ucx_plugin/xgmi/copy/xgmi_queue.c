@@ -12,7 +12,7 @@
 #include <string.h>
 
 
-/* A list of so many tiles keeps the device busy for longer than its start takes. */
+/* Tiles of a list that keeps the device busy for longer than a launch takes. */
 #define MUCT_XGMI_MAX_GATHERED_TILES 1024
 
 /* Operations of a batch from which completing them takes longer than a thread's turn.
@@ -353,7 +353,8 @@ void muct_xgmi_queues_release(void)
         pthread_mutex_lock(&queue->lock);
         for (batch = queue->head; batch != NULL; batch = batch->next) {
             if (!muct_xgmi_batch_has_ended(queue, batch)) {
-                break; /* those behind it wait for their turn, over or not */
+                break; /* batches complete in order: later ones wait even if they have
+                          ended */
             }
             muct_xgmi_batch_release_uses(queue, batch);
         }

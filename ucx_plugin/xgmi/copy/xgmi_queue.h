@@ -66,7 +66,7 @@ typedef void (*muct_xgmi_op_done_t)(muct_xgmi_op_t *op, ucs_status_t status);
 /** Operation to complete when a batch is over. */
 struct muct_xgmi_op {
     muct_xgmi_op_done_t done;
-    void *owner;        /**< The callback's; NULL when it is gone */
+    void *owner;        /**< Argument of the callback; NULL after its owner's end */
     void *arg;          /**< The callback's */
     uint32_t end_entry; /**< End of its pieces in the list */
     uint8_t end_run;    /**< End of its runs in the list */
@@ -75,7 +75,7 @@ struct muct_xgmi_op {
 };
 
 
-/** An operation that stands behind a batch and those before it. */
+/** An operation that waits for a batch and all earlier ones. */
 typedef struct muct_xgmi_marker {
     struct muct_xgmi_marker *next;
     muct_xgmi_op_t op;
@@ -91,7 +91,7 @@ typedef struct muct_xgmi_queue_config {
                                of them are used; 0: never */
     unsigned max_calls;   /**< Entries up to which copy calls are made */
     unsigned max_blocks;  /**< Thread blocks of a launch to one peer */
-    unsigned peer_blocks; /**< More of them for each further one */
+    unsigned peer_blocks; /**< Additional thread blocks for each further peer */
     unsigned most_blocks; /**< Limit including these */
     unsigned num_launch_streams; /**< Launches that may run at a time, at least 1 */
     unsigned num_engines;        /**< Streams a long run is split over */
@@ -175,7 +175,7 @@ typedef struct muct_xgmi_queue {
     muct_xgmi_batch_t **tail;
     unsigned num_started;
     pthread_mutex_t lock; /**< Guards the list of started batches and what they use */
-    pthread_t thread;     /**< The first one that used the queue */
+    pthread_t thread;     /**< The first thread that used the queue */
     struct muct_xgmi_queue *next; /**< Link of the queues of the process */
     unsigned num_polls;           /**< Since the head was looked at closely */
     bool is_notifying;            /**< The head's completion is due or done */
@@ -185,8 +185,9 @@ typedef struct muct_xgmi_queue {
     volatile uint32_t *flags; /**< Pinned: of each launch stream the sequence of the
                                  last launch that is over, and behind them the marks
                                  that all streams have come to */
-    uint32_t marks[MUCT_XGMI_MAX_STREAMS]; /**< The last one given to each stream */
-    muct_hip_event_t marker;               /**< Recorded now and then, never asked */
+    uint32_t
+        marks[MUCT_XGMI_MAX_STREAMS]; /**< The last batch launched on each stream */
+    muct_hip_event_t marker;          /**< Recorded now and then, never asked */
     void *arrivals; /**< Device memory for the kernel: a line a launch stream */
     /** The first ones for launches and calls, the others for long runs */
     muct_hip_stream_t streams[MUCT_XGMI_MAX_STREAMS];

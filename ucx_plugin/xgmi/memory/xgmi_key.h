@@ -30,8 +30,9 @@
 /** Processes that can use the memory of a key */
 typedef enum muct_xgmi_key_kind {
     MUCT_XGMI_KEY_REMOTE = 1, /**< Other processes, through the IPC handle */
-    MUCT_XGMI_KEY_LOCAL = 2,  /**< The owner alone: it cannot be exported */
-    MUCT_XGMI_KEY_FILE = 3    /**< Other processes: host memory, by its file */
+    MUCT_XGMI_KEY_LOCAL =
+        2, /**< Only the owner may use it: the memory cannot be exported */
+    MUCT_XGMI_KEY_FILE = 3 /**< Other processes may use it: host memory of a file */
 } muct_xgmi_key_kind_t;
 
 

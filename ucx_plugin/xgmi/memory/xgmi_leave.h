@@ -22,7 +22,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/** Longest that a list is left behind the last post */
+/** Longest time for which a list is left to its thread behind the last post */
 #define MUCT_XGMI_LEAVE_BEHIND_NS 20000
 
 /** Longest that a list is left */
@@ -31,7 +31,8 @@
 
 /** State of the thread that posts. */
 typedef struct muct_xgmi_leave {
-    bool comes; /**< The thread makes progress, and came for the lists left to it */
+    bool comes; /**< The posting thread makes progress and has completed the lists left
+                   to it */
     uint64_t over_at;   /**< First look at what is left; 0: nothing is */
     uint64_t posted;    /**< Count of its posts at the last look */
     uint64_t posted_at; /**< Look that last found more, in nanoseconds */

@@ -113,8 +113,8 @@ ucs_status_t muct_xgmi_map_try(muct_xgmi_map_t *map, muct_xgmi_peer_t *peer,
                                const muct_xgmi_region_t **region_p);
 
 
-/** Like @ref muct_xgmi_map_try, but waits as long as it takes. A thread that posts or
- * makes progress must not call it. */
+/** Like @ref muct_xgmi_map_try, but blocks until the memory is opened. A thread that
+ * posts or makes progress must not call it. */
 ucs_status_t muct_xgmi_map_get(muct_xgmi_map_t *map, muct_xgmi_peer_t *peer,
                                const muct_xgmi_key_t *key, int device,
                                const muct_xgmi_region_t **region_p);

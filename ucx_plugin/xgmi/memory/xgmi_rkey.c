@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Keys of other processes' memory. UCX unpacks them for a component and not for a
- * memory domain, so they use what the process has of mori_xgmi.
+ * Keys of peers' memory. UCX unpacks a key for a component and not for a memory domain,
+ * so keys use mori_xgmi's state of the whole process.
  */
 
 #include "xgmi/memory/xgmi_rkey.h"
@@ -30,7 +30,7 @@ static ucs_status_t muct_xgmi_rkey_try(const muct_xgmi_rkey_t *rkey)
         return UCS_OK; /* there is nothing to map */
     }
     if (!muct_xgmi_peer_claim(rkey->peer)) {
-        return UCS_ERR_UNREACHABLE; /* another lane does, see its warning */
+        return UCS_ERR_UNREACHABLE; /* UCP uses another lane; the warning was logged */
     }
 
     device = atomic_load_explicit(&muct_xgmi_global.device, memory_order_relaxed);
@@ -62,7 +62,7 @@ ucs_status_t muct_xgmi_rkey_unpack(uct_component_t *component, const void *buffe
         return UCS_ERR_NO_MEMORY;
     }
 
-    /* UCX has made room for rkey_packed_size bytes. */
+    /* UCX has allocated rkey_packed_size bytes. */
     status = muct_xgmi_key_unpack(buffer, MUCT_XGMI_KEY_PACKED_SIZE, &rkey->key);
     if (status != UCS_OK) {
         muct_diag("unpacking a remote key failed: %s", ucs_status_string(status));

@@ -4,12 +4,10 @@
 #define MUCT_XGMI_BELL_H
 
 /**
- * @file
- * Wakes the thread of another process that sleeps: a named pipe beside the control
+ * @file Wakes a sleeping thread of another process: a named pipe beside the control
  * pages, which works wherever they are shared. Both sides open it for reading and
- * writing, so that a side that is gone is no error of the other one's.
- *
- * Threads. Any, at any time.
+ * writing, so that the end of one side causes no error on the other. Threads. Any, at
+ * any time.
  */
 
 #include "xgmi/peer/xgmi_addr.h"
@@ -32,7 +30,7 @@ void muct_xgmi_bell_remove(const char *dir, uint64_t owner, muct_xgmi_iface_id_t
 int muct_xgmi_bell_open(const char *dir, uint64_t owner, muct_xgmi_iface_id_t id);
 
 
-/** Wake the thread that sleeps there. */
+/** Wake the thread that sleeps on the pipe. */
 void muct_xgmi_bell_ring(int fd);
 
 

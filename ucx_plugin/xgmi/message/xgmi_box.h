@@ -34,7 +34,8 @@
 
 #define MUCT_XGMI_BOX_MAGIC UINT64_C(0x32786f622d78696d) /* "mix-box2" */
 
-/** Owner of a ring that was given back and may have messages; no process has it */
+/** Owner value of a released ring that may still have messages; no process has this
+ * number */
 #define MUCT_XGMI_BOX_GIVEN_BACK UINT64_C(1)
 
 

@@ -205,8 +205,8 @@ void muct_xgmi_inbox_destroy(muct_xgmi_inbox_t *inbox)
 
 /* ---- senders ---- */
 
-/* Start polling senders that arrived since the last call. The number only grows: a
- * sender that writes a smaller one must not end the polling of others. */
+/* Start polling senders added since the last call. The number never decreases here:
+ * a sender that writes a smaller number must not stop the polling of others. */
 static void muct_xgmi_inbox_count(muct_xgmi_inbox_t *inbox)
 {
     uint32_t num_used = atomic_load(&inbox->box->num_used);

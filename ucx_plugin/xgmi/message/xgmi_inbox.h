@@ -20,7 +20,7 @@
 #include <ucs/type/status.h>
 
 
-/** Takes a message, and needs it no more when it returns. */
+/** Handles a message, which is valid during the call only. */
 typedef void (*muct_xgmi_inbox_cb_t)(void *arg,
                                      const muct_xgmi_ring_message_t *message);
 
@@ -35,7 +35,7 @@ typedef struct muct_xgmi_inbox {
     bool may_be_rung;   /**< Set by a receiver that freed room */
     uint32_t num_rung;  /**< As last seen */
     unsigned num_used;  /**< Places, as last seen and bounded */
-    unsigned last;      /**< The sender that had its turn last */
+    unsigned last;      /**< The sender served last */
     unsigned num_looks; /**< Senders that the last poll looked at */
     char dir[256];
     muct_xgmi_ring_rx_t rings[MUCT_XGMI_BOX_RINGS]; /**< bytes NULL: not there yet */

@@ -70,7 +70,7 @@ static bool muct_xgmi_outbox_may_take(uint64_t owner, bool is_examined)
 }
 
 /*
- * @return UCS_ERR_BUSY: another sender owns it, or left messages in it.
+ * @return UCS_ERR_BUSY: another sender owns the ring, or has left messages in it.
  */
 static ucs_status_t muct_xgmi_outbox_take(muct_xgmi_outbox_t *outbox, int fd,
                                           unsigned index, uint64_t self,

@@ -7,7 +7,7 @@
 /* A line of the caches: where messages begin */
 #define MUCT_XGMI_RING_LINE UINT64_C(64)
 
-/* The first word of a message, and what it says of what is there. Zero: nothing. */
+/* First word of a message: its size and identity. Zero: no message yet. */
 #define MUCT_XGMI_RING_IS_MESSAGE 1
 #define MUCT_XGMI_RING_IS_END 2 /* the next one lies at the beginning of the ring */
 

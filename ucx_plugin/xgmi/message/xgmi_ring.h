@@ -26,8 +26,8 @@
 /** Bytes of a ring; a power of two */
 #define MUCT_XGMI_RING_SIZE UINT64_C(65536)
 
-/** Longest message, in bytes; less than half of a ring, so that one always comes to fit
- */
+/** Longest message, in bytes; less than half of a ring, so that every message fits
+ * after a while */
 #define MUCT_XGMI_RING_MAX_MESSAGE 16384
 
 
@@ -71,9 +71,10 @@ typedef enum muct_xgmi_ring_found {
 
 
 /**
- * Begin to write where another sender has ended.
+ * Continue to write where an earlier sender has ended.
  *
- * @return Whether all of the other one's was read; else the ring is not to be used.
+ * @return Whether all messages of that sender were read. If not, the ring must not be
+ *         used.
  */
 bool muct_xgmi_ring_tx_init(muct_xgmi_ring_tx_t *tx, muct_xgmi_ring_state_t *state,
                             unsigned char *bytes);

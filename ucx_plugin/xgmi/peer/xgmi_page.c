@@ -204,7 +204,7 @@ static void muct_xgmi_page_sweep_one(const char *dir, uint64_t owner)
     }
 }
 
-/* Whether it is the name of a folder, for its owner */
+/* Parse the name of an owner's folder. @return Whether it is one. */
 static bool muct_xgmi_page_has_owner(const char *name, uint64_t *owner_p)
 {
     const size_t prefix = strlen(MUCT_XGMI_PAGE_PREFIX);
@@ -495,7 +495,8 @@ static void muct_xgmi_page_no_open(const char *dir, uint64_t owner, const char *
     }
 }
 
-/* An address has the version of its page, so this is no page of ours. */
+/* The address had the page's version, so a file with another version is not a page
+ * of this module. */
 static void muct_xgmi_page_damaged(const char *path, uint64_t owner, size_t size)
 {
     if (muct_xgmi_page_must_log(owner)) {

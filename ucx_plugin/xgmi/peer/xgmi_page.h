@@ -37,8 +37,8 @@ typedef struct muct_xgmi_page {
     uint64_t owner;
     uint64_t pid_namespace;
     uint32_t pid;
-    _Atomic uint32_t num_slots;                  /* the first ones; they have memory */
-    _Atomic uint64_t users[MUCT_XGMI_MAX_USERS]; /* incarnations */
+    _Atomic uint32_t num_slots; /* the leading slots, which are backed by memory */
+    _Atomic uint64_t users[MUCT_XGMI_MAX_USERS];   /* incarnations */
     _Atomic uint32_t ifaces[MUCT_XGMI_MAX_IFACES]; /* generation; odd: open */
     muct_xgmi_slot_t slots[MUCT_XGMI_MAX_SLOTS];
 } muct_xgmi_page_t;
@@ -138,8 +138,9 @@ bool muct_xgmi_page_add_slots(int fd, muct_xgmi_page_t *page);
  * Map another process's page.
  *
  * @return UCS_OK
- * @return UCS_ERR_CONNECTION_RESET  It is not there: its owner is gone.
- * @return UCS_ERR_UNREACHABLE       It is another user's, not ours to open, or no page.
+ * @return UCS_ERR_CONNECTION_RESET  No such page: its owner has ended.
+ * @return UCS_ERR_UNREACHABLE       The file belongs to another user and cannot be
+ *         opened, or is no page.
  */
 ucs_status_t muct_xgmi_page_map(const char *dir, uint64_t owner, int *fd_p,
                                 muct_xgmi_page_t **page_p);

@@ -38,7 +38,8 @@
 
 #define MUCT_XGMI_NO_USER MUCT_XGMI_MAX_USERS
 
-/* Claims of a place that was refused until it is tried again: it examines all users */
+/* Number of claims after which a refused place is tried again, as each try examines
+ * all users */
 #define MUCT_XGMI_CLAIMS_TO_TRY 64
 
 
@@ -110,8 +111,8 @@ static void muct_xgmi_process_forget_parent(void)
     }
 }
 
-/* A page under a number of its own. A sweep of another process takes one that is not
- * locked yet for a dead one's, which ends with the sweep. */
+/* Create a page under a new number. A process that sweeps old files takes a page
+ * that is not locked yet for a dead process's page; retry until the sweep has ended. */
 static ucs_status_t muct_xgmi_process_share(const char *dir)
 {
     ucs_status_t status = UCS_ERR_BUSY;

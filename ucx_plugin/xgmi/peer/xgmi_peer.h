@@ -57,7 +57,7 @@
 /** A process: a peer, or this one. */
 typedef struct muct_xgmi_peer muct_xgmi_peer_t;
 
-/** Identity of this process for others. */
+/** Identity of this process in addresses and keys. */
 typedef struct muct_xgmi_self {
     uint64_t owner;   /**< Incarnation; never 0 */
     uint64_t shm_dir; /**< Identity of the page's folder: file system and number */
@@ -89,7 +89,7 @@ void muct_xgmi_self_close(void);
 ucs_status_t muct_xgmi_slot_alloc(uint32_t *slot_p, uint32_t *generation_p);
 
 
-/** Give the slot back; its keys hold no longer. Does not wait. */
+/** Release the slot and invalidate its keys. Does not wait. */
 void muct_xgmi_slot_free(uint32_t slot);
 
 
@@ -136,7 +136,7 @@ bool muct_xgmi_self_is_here(void);
 muct_xgmi_iface_id_t muct_xgmi_iface_id_open(void);
 
 
-/** Give it back: the interface is closed, and peers see it. */
+/** Release the slot of a closed interface; peers see the interface's end. */
 void muct_xgmi_iface_id_close(muct_xgmi_iface_id_t id);
 
 
@@ -223,10 +223,10 @@ uint64_t muct_xgmi_peer_owner(const muct_xgmi_peer_t *peer);
 
 
 /**
- * Take a place among the users of a process's memory, which is kept as long as the
- * process is referenced. A warning is logged once for a process without a free place.
+ * Register this process as a user of a peer's memory, for as long as the peer is
+ * referenced. Logs a warning once if the peer has no free place.
  *
- * @return Whether this process has one. It needs none for its own memory.
+ * @return Whether this process has a place; it needs none for its own memory.
  */
 bool muct_xgmi_peer_claim(muct_xgmi_peer_t *peer);
 

@@ -52,7 +52,7 @@ void muct_xgmi_wake_put(muct_xgmi_wake_t *wake);
 uint64_t muct_xgmi_wake_now_ns(void);
 
 
-/** Wake the thread that sleeps, or the one that sleeps next. */
+/** Wake the sleeping thread, or the next thread that would sleep. */
 void muct_xgmi_wake_signal(muct_xgmi_wake_t *wake);
 
 
