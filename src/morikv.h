@@ -341,7 +341,7 @@ typedef struct mkv_region {
     uint32_t num_groups;  /**< 0: one element, which is not shared out */
     uint32_t groups[MKV_MAX_GROUPS]; /**< Elements over all ranks; the rest is 0 */
     uint32_t shard_rank;             /**< Rank among those that share the axis */
-    uint32_t shard_size;             /**< Ranks that share it; 0: all TP ranks */
+    uint32_t shard_size; /**< Ranks that share the region; 0: all TP ranks */
 } mkv_region_t;
 
 /**
@@ -574,8 +574,8 @@ typedef struct mkv_map_component {
     uint32_t num_pairs; /**< Regions, or parts of them; 0: another source is elected */
     uint64_t local_units; /**< Units a block id may address: smallest n_units */
     uint64_t remote_units;
-    uint64_t bytes_per_unit; /**< Over all pairs: one block here (MKV_MAP_TOKENS: one
-                                  token), all layers and parts */
+    uint64_t bytes_per_unit; /**< Bytes of one local block (MKV_MAP_TOKENS: one token)
+                                over all pairs, layers and parts */
     uint64_t dst_bytes_per_unit; /**< Bytes of one unit at the destination: the maps
                                     with all its sources move each once */
     uint32_t num_sources;        /**< Ranks that give to the destination: legs that it
@@ -1076,7 +1076,7 @@ typedef struct mkv_op_piece {
 } mkv_op_piece_t;
 
 enum {
-    MKV_OP_NOTIFY = 1 << 0, /**< The peer gets MKV_EV_NOTE when it has ended */
+    MKV_OP_NOTIFY = 1 << 0, /**< The peer receives MKV_EV_NOTE at the operation's end */
     /** If all bytes have moved when mkv_op_post() returns, the operation is closed
      * already: *op_p is NULL, and no event follows */
     MKV_OP_AT_ONCE = 1 << 1
@@ -1325,7 +1325,7 @@ typedef struct mkv_stats {
      *  poll that takes it (with a peer given: 0). */
     uint64_t expose_to_done[MKV_LATENCY_BUCKETS];
     uint64_t event_to_poll[MKV_LATENCY_BUCKETS];
-    uint64_t blocks_held; /**< Exposed here, of transfers that are not quiet */
+    uint64_t blocks_held; /**< Blocks exposed here by transfers that are not quiet */
 } mkv_stats_t;
 
 /** @param [in] peer  Count only this peer's, or NULL: all. @return MKV_OK. */

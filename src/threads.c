@@ -33,7 +33,7 @@
 #define MKV_THREAD_NAP_NS MKV_NSEC_PER_MSEC /* while a gate has to be queried */
 #define MKV_THREAD_SLEEP_NS                                                            \
     (100 * MKV_NSEC_PER_MSEC)     /* a clock of the caller's may jump */
-#define MKV_THREAD_TRIES 1000     /* for the lock, before it sleeps for it */
+#define MKV_THREAD_TRIES 1000     /* spins for the lock before the thread sleeps */
 #define MKV_THREAD_PAUSES 10      /* between rounds, for threads at the lock */
 #define MKV_THREAD_ALONE_NS 50000 /* after which others may have the processor */
 #define MKV_THREAD_YIELDS 16 /* rounds between two such offers, each a system call */

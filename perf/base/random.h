@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 
-/** Spread the bits of a word over all of it; one to one. */
+/** Mix the bits of a word; bijective. */
 static inline uint64_t perf_mix(uint64_t x)
 {
     x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);

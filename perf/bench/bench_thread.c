@@ -69,7 +69,7 @@ static int bench_open_worker(bench_side_t *side)
                : 0;
 }
 
-/* Blocks that are posted have as many others between them: each is an entry. */
+/* Gaps as large as the blocks separate them, so that each block is an entry. */
 static size_t bench_span(const bench_side_t *side)
 {
     return 4 * BENCH_POSTS * side->length;

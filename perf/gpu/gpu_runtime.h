@@ -91,7 +91,7 @@ typedef struct gpu_lane {
 
 typedef struct gpu_device {
     int number;
-    void *module; /**< NULL: the runtime has no code for it */
+    void *module; /**< NULL: no code object for this GPU */
     void *kernel; /**< Of the module */
     gpu_lane_t lanes[GPU_MAX_LANES];
     gpu_lane_t background; /**< Stream of normal priority */

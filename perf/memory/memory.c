@@ -148,7 +148,7 @@ int perf_memory_open(perf_segment_t segment, const char *hip_library,
 
 void perf_memory_close(perf_memory_t *memory)
 {
-    /* the runtime stays loaded: it may have threads, and UCX's module may share it */
+    /* never unload the runtime: it may have threads, and UCX's module may use it */
     free(memory);
 }
 

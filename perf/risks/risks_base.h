@@ -29,7 +29,7 @@ void risks_report(const char *risk, const char *how, const char *format, ...)
 
 unsigned risks_num_broken(void);
 
-/** End the program when a thing that the runtime must do has failed. */
+/** Exit when a call that the runtime must support has failed. */
 void risks_need(int is_good, const char *what);
 
 double risks_now_ms(void);

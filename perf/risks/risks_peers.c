@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 
-/* A thread has begun to close by then. */
+/* Time after which a thread has begun to close. */
 #define RISKS_CLOSING_MS 20
 
 /* A query that takes this long has waited for the other process. */

@@ -55,8 +55,8 @@ void perf_allocator_destroy(perf_allocator_t *allocator);
 int perf_allocator_get(perf_allocator_t *allocator, const uint64_t *keys,
                        uint32_t num_keys, uint32_t *blocks, uint32_t *num_shared_p);
 
-/** Let go of blocks, the last one first, so that the end of a sequence is reused
- *  before its beginning. Each must be held. */
+/** Release blocks, the last one first, so that the end of a sequence is reused before
+ * its beginning. The caller must hold each block. */
 void perf_allocator_put(perf_allocator_t *allocator, const uint32_t *blocks,
                         uint32_t num_blocks);
 

@@ -42,7 +42,7 @@ static const char *const perf_group_names[] = {
     [PERF_GROUP_WHERE] = "Where it is moved:",
 };
 
-/* An option is one row: the help is all the documentation it has. */
+/* One row per option; its help text is its only documentation. */
 typedef struct perf_option {
     const char *name;
     const char *arg; /* as the help shows it; NULL: none */

@@ -5,7 +5,8 @@
 
 /**
  * @file
- * Command line of mori_kv_perf. Names that nixlbench has mean the same here.
+ * Command line of mori_kv_perf. Options with nixlbench's names have the same
+ * meaning.
  */
 
 #include <stdbool.h>
@@ -89,8 +90,8 @@ typedef struct perf_options {
     uint32_t decode_tp;   /**< Of decode */
     perf_layout_t layout; /**< Of prefill's blocks; of both sides unless they differ */
     perf_layout_t decode_layout;
-    uint32_t block_tokens; /**< Of prefill's blocks; this, tp and dtype are the model's
-                                unless they are given */
+    uint32_t block_tokens; /**< Tokens of prefill's blocks; this, tp and dtype default
+                              to the model's */
     uint32_t decode_block_tokens;
     const char *dtype;
     const char *trace; /**< NULL: built-in generator */

@@ -287,7 +287,7 @@ void mkv_ctx_wake_all(mkv_ctx_t *ctx);
 /** Wake the threads that make progress. */
 void mkv_ctx_wake_threads(mkv_ctx_t *ctx);
 
-/** Take in work that other threads have submitted, ahead of the caller's own. */
+/** Process work submitted by other threads before the caller's own. */
 static inline void mkv_entered(mkv_ctx_t *ctx)
 {
     __atomic_store_n(&ctx->num_turns, ctx->num_turns + 1, __ATOMIC_RELAXED);

@@ -199,7 +199,7 @@ static bool mkv_event_node_return(mkv_ctx_t *ctx, mkv_event_node_t *node)
     return true;
 }
 
-/* Under event_lock. One that nothing hangs on is free for another event at once. */
+/* Called under event_lock. A node without owned memory can be reused at once. */
 static void mkv_event_node_polled(mkv_ctx_t *ctx, mkv_event_node_t *node)
 {
     if ((node->owned != NULL) || (node->event.text != NULL) ||

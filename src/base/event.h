@@ -61,8 +61,8 @@ mkv_news_t *mkv_event_add(mkv_ctx_t *ctx, mkv_event_type_t type);
  */
 mkv_news_t *mkv_event_add_owned(mkv_ctx_t *ctx, mkv_event_type_t type, void *owned);
 
-/** Like @ref mkv_event_add, for events that a peer causes as often as it likes while
- * others of its type are reserved: takes no reserved node. */
+/** Like @ref mkv_event_add, but uses no reserved node: for events that a peer can
+ * cause any number of times. */
 mkv_news_t *mkv_event_add_extra(mkv_ctx_t *ctx, mkv_event_type_t type);
 
 /** Set the text of an event. Without memory, it has none. */
@@ -83,7 +83,7 @@ void mkv_events_forget(mkv_ctx_t *ctx, const mkv_xfer_t *xfer, const mkv_peer_t 
 /** Like mkv_events_forget(), for a one-sided operation. */
 void mkv_events_forget_op(mkv_ctx_t *ctx, const mkv_op_t *op);
 
-/** Have the peers looked at if the process of one of them has ended. */
+/** Schedule a check of all peers if the process of one has ended. */
 void mkv_ctx_poll_ends(mkv_ctx_t *ctx);
 
 void mkv_events_cleanup(mkv_ctx_t *ctx);

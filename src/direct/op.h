@@ -22,7 +22,7 @@
 typedef enum mkv_op_puts {
     MKV_OP_PUTS_ARRIVED, /**< All puts have arrived, or there are none */
     MKV_OP_PUTS_GIVEN,   /**< Puts that may not have arrived yet */
-    MKV_OP_PUTS_FLUSHING /**< A flush that covers them waits or runs */
+    MKV_OP_PUTS_FLUSHING /**< A flush that covers the puts is queued or in flight */
 } mkv_op_puts_t;
 
 /** Regions of both sides, held while the operation is open. */
@@ -51,7 +51,7 @@ struct mkv_op {
     bool may_arrive;    /**< mkv_op_attr_t's */
     bool has_lost_puts; /**< The connection ended before a flush covered them */
 
-    /* Pieces, as UCX takes them in lists; one block of memory, at buffers */
+    /* Pieces in the form of UCX's lists; one allocation, which starts at buffers */
     size_t num;
     void **buffers;
     uint64_t *remotes;

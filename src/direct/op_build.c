@@ -18,7 +18,7 @@
 
 _Static_assert(UCS_MEMORY_TYPE_LAST <= 16, "two memory types fit into a byte");
 
-/** Two regions, found once for the pieces that follow each other in them. */
+/** The two regions of the last piece, kept for following pieces in the same regions. */
 typedef struct mkv_op_ends {
     mkv_lregion_t *local;
     const mkv_wire_region_t *remote;

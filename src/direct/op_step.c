@@ -68,7 +68,7 @@ static void mkv_op_want_flush(mkv_op_t *op)
 
 /* ---- Steps ----------------------------------------------------------------------- */
 
-/* A lane that took lists before has refused one: start again, piece by piece */
+/* A lane that accepted lists before has refused one: restart, piece by piece */
 static void mkv_op_repeat(mkv_op_t *op)
 {
     op->must_repeat = false;

@@ -5,7 +5,7 @@
 
 /**
  * @file
- * Operations as listeners of their peers, and their end with the context.
+ * Listeners of one-sided operations, and their end at the context's close.
  */
 
 #include "base/ctx.h"

@@ -526,7 +526,7 @@ static mkv_status_t mkv_match_pairs(mkv_match_t *match, mkv_map_sharing_t *shari
     return status;
 }
 
-/* The peer's region as it would describe it */
+/* The peer's region as the peer describes it */
 static mkv_region_t mkv_match_remote(const mkv_wire_region_t *wire,
                                      const mkv_topology_t *topology)
 {

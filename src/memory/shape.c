@@ -159,8 +159,8 @@ bool mkv_shape_gives(const mkv_shape_t *source, const mkv_shape_t *destination)
     return false;
 }
 
-/* Ranks hold the axis in their order, so a gap or an overlap shows at the first rank
- * that does not go on where the ones before it ended */
+/* Ranks hold the axis in order, so a gap or an overlap appears at the first rank
+ * that does not begin at the end of the previous one */
 static bool mkv_shape_covers_group(const mkv_shape_t *source,
                                    const mkv_shape_t *destination, uint32_t group,
                                    uint64_t *element_p)

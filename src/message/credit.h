@@ -22,8 +22,9 @@ bool mkv_credit_has(const mkv_peer_t *peer, size_t length);
 void mkv_credit_sent(mkv_peer_t *peer, size_t length);
 
 /**
- * A message of this size came.
- * @return false: there was no room for it.
+ * Account for a received message of this size.
+ *
+ * @return false: the sender has exceeded its credit.
  */
 bool mkv_credit_receive(mkv_peer_t *peer, size_t length);
 

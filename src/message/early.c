@@ -127,7 +127,7 @@ uint64_t mkv_early_expire(mkv_peer_t *peer, uint64_t now)
     }
     mkv_list_for_each_safe(packet, next, &peer->early_aborts, list)
     {
-        if (now < packet->deadline) { /* they are in the order of their deadlines */
+        if (now < packet->deadline) { /* the list is sorted by deadline */
             return (packet->deadline < next_deadline) ? packet->deadline
                                                       : next_deadline;
         }

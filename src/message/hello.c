@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * HELLO. READY needs the peer's description, in its answer or in its own HELLO, and
- * then a flush of our endpoint, which proves the way there.
+ * HELLO. A connection becomes READY after the peer's description, in its answer or its
+ * own HELLO, and then a flush of this side's endpoint, which proves that the peer is
+ * reachable.
  */
 
 #include "message/hello.h"

@@ -5,7 +5,7 @@
 
 /**
  * @file
- * How two contexts come to know each other: HELLO, HELLO_ACK and REGIONS.
+ * Handshake of two contexts: HELLO, HELLO_ACK and REGIONS.
  */
 
 #include "peer/peer.h"

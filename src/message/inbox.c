@@ -76,7 +76,8 @@ static bool mkv_inbox_must_wait(const mkv_peer_t *peer, const mkv_msg_t *msg)
 
 /*
  * Insert in order; equal numbers are one message.
- * @return 0: it is there already
+ *
+ * @return 0: a duplicate
  */
 static bool mkv_inbox_insert(mkv_peer_t *peer, mkv_packet_t *packet)
 {

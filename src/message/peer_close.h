@@ -5,7 +5,7 @@
 
 /**
  * @file
- * The end of a connection: it failed, is found gone, or is closed.
+ * The end of a connection: by failure, by the peer's death, or by close.
  */
 
 #include "peer/peer.h"

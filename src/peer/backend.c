@@ -10,7 +10,7 @@
 #define MKV_MAX_TRANSPORTS 32
 
 enum {
-    MKV_TL_SGL = 1 << 0,     /* takes lists of any memory it can register */
+    MKV_TL_SGL = 1 << 0,     /* supports lists of all memory that it can register */
     MKV_TL_SGL_GPU = 1 << 1, /* takes lists with GPU memory on one side or both */
     MKV_TL_SGL_123 = 1 << 2, /* like MKV_TL_SGL, from UCX 1.23 on */
     MKV_TL_MORE = 1 << 3     /* not all lanes were reported */

@@ -34,7 +34,7 @@
 #define MKV_LATE(_state)                                                               \
     MKV_STAYS(_state, FLUSHED), MKV_STAYS(_state, FAIL), MKV_STAYS(_state, BROKEN)
 
-/* Messages that came before the connection ended here */
+/* Messages received before this side ended the connection */
 #define MKV_MESSAGES(_state)                                                           \
     MKV_STAYS(_state, HELLO), MKV_STAYS(_state, REGIONS), MKV_STAYS(_state, BYE)
 

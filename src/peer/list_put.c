@@ -91,8 +91,8 @@ static bool mkv_status_is_no_sgl(ucs_status_t status)
            (status == UCS_ERR_CANCELED) || (status == UCS_ERR_NOT_IMPLEMENTED);
 }
 
-/* A connection that never took a list of such memory may refuse the first one. Then
- * nothing was moved, or bytes that are moved again */
+/* The first list of such memory may be refused. Then no byte was moved, or bytes
+ * that will be moved again */
 mkv_list_end_t mkv_peer_list_ended(mkv_peer_t *peer, ucs_memory_type_t local,
                                    ucs_memory_type_t remote, ucs_status_t status)
 {

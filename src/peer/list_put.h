@@ -54,11 +54,11 @@ mkv_list_use_t mkv_peer_list_use(mkv_peer_t *peer, ucs_memory_type_t local,
 /** Note the lane that carries the queried put, complete or not. */
 void mkv_peer_note_list_support(mkv_peer_t *peer, mkv_rmem_t *rmem, void *request);
 
-/** Whether lists between these memory types may be given to UCX at all. */
+/** Whether lists between these memory types may be posted to UCX at all. */
 bool mkv_peer_may_sgl(mkv_peer_t *peer, ucs_memory_type_t local,
                       ucs_memory_type_t remote);
 
-/** Give UCX one list; the result and the callback are those of ucp_put_nbx(). */
+/** Post one list to UCX; the result and the callback are those of ucp_put_nbx(). */
 ucs_status_ptr_t mkv_ep_put_list(ucp_ep_h ep, const mkv_list_put_t *list,
                                  ucp_send_nbx_callback_t cb, void *user_data);
 

@@ -5,9 +5,8 @@
 
 /**
  * @file
- * A remote context. The caller holds the context's lock.
- *
- * Rooms above attach their own state to it, and get its end as listeners.
+ * A remote context. The caller holds the context's lock. Higher folders attach
+ * their state to the peer and learn of its end as listeners.
  */
 
 #include "base/ctx.h"
@@ -76,9 +75,9 @@ struct mkv_peer {
     bool has_left;     /**< The last flush is over: the next step closes it */
     mkv_process_t process;
     bool is_same_host;
-    uint64_t claim;        /**< Our claim on its memory; 0: released, or none */
-    mkv_watch_t watch;     /**< Its claim on our memory */
-    uint64_t claim_idle;   /**< Claim ends when ctx->num_idle is this; 0: held */
+    uint64_t claim;      /**< Our claim on its memory; 0: released, or none */
+    mkv_watch_t watch;   /**< Its claim on our memory */
+    uint64_t claim_idle; /**< Value of ctx->num_idle at which the claim ends; 0: held */
     bool is_declared_dead; /**< mkv_peer_declare_dead() was called */
     bool is_broken;        /**< UCX has failed the endpoint */
     unsigned num_refs;     /**< Packets and requests that refer to it */

@@ -63,7 +63,8 @@ void mkv_claims_release(mkv_claims_t *claims, uint64_t claim);
 typedef enum mkv_claim_state {
     MKV_CLAIM_UNKNOWN,  /**< No lock seen so far */
     MKV_CLAIM_HELD,     /**< The peer may touch our memory */
-    MKV_CLAIM_RELEASED, /**< The peer ended its access; its process lives */
+    MKV_CLAIM_RELEASED, /**< The peer has ended its access; its process is still alive
+                         */
     MKV_CLAIM_GONE      /**< The whole process has ended */
 } mkv_claim_state_t;
 

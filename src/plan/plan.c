@@ -225,7 +225,7 @@ static void mkv_plan_sum(mkv_plan_t *plan)
     }
 }
 
-/* What the plan has outside the context's lists */
+/* Free the plan's memory outside the context's lists */
 static void mkv_plan_discard(mkv_plan_t *plan)
 {
     uint32_t i;

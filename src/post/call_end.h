@@ -10,8 +10,8 @@
 
 #include "post/post.h"
 
-/** Recompute the bytes per call. Call it when calls have taken credit, before one of
- * them can return it. */
+/** Recompute the bytes per call. Call this after calls have taken credit and before a
+ * completion can return it. */
 void mkv_post_average_calls(mkv_post_t *post);
 
 /** Whether every piece was posted to UCX, or the leg has ended. */

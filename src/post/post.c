@@ -562,7 +562,7 @@ unsigned mkv_peer_pump(mkv_peer_t *peer)
         }
     }
     for (i = 0; i < MKV_NUM_PRIORITIES;
-         ++i) { /* a leg may have queued another one again */
+         ++i) { /* posting for one leg may have queued another leg again */
         is_busy |= !mkv_list_is_empty(&peer->busy_legs[i]);
     }
     if (!is_busy) {

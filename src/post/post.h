@@ -56,7 +56,8 @@ typedef struct mkv_post {
 void mkv_leg_queue(mkv_leg_t *leg);
 
 /**
- * Give UCX as many calls as the credits allow.
+ * Post as many calls to UCX as the credits allow.
+ *
  * @return Posts that made progress.
  */
 unsigned mkv_peer_pump(mkv_peer_t *peer);

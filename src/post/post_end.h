@@ -5,7 +5,7 @@
 
 /**
  * @file
- * A post's making and its end. The caller holds the context's lock.
+ * Creation and end of a post. The caller holds the context's lock.
  */
 
 #include "post/post.h"
@@ -30,7 +30,7 @@ void mkv_post_again(mkv_post_t *post);
 bool mkv_post_lists_arrive(const mkv_post_t *post);
 
 /**
- * End a post that has no call in flight and nothing left to give.
+ * End a post without calls in flight and without pieces to post.
  *
  * @return true: notify the peer now that the post has arrived (arrived.h); false: the
  *         post is freed, or waits for a flush.

@@ -303,8 +303,8 @@ static bool mkv_lists_are_next(const mkv_lists_t *lists, const mkv_post_t *post)
            (lists->sel.pos_hi == post->sel.pos_hi);
 }
 
-/* A repeated post finds its lists in their order, so the next one is the least recently
- * used. Other orders are worth a short search */
+/* A repeated post uses its lists in the same order, so the next list is the least
+ * recently used one. For other orders a short search is enough */
 static mkv_cached_list_t *mkv_lists_find(const mkv_post_t *post)
 {
     unsigned num_looks = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* Posts as the user makes them: checked, counted and queued; and their gates. */
+/* Public calls that post: check, count and queue posts, and their gates. */
 
 #include "post/post.h"
 
@@ -135,7 +135,7 @@ static mkv_status_t mkv_xfer_post_locked(mkv_xfer_t *xfer, uint32_t index,
 
 /* ---- Posts that find the lock taken ---------------------------------------------- */
 
-/** A post as its caller gave it, checked. */
+/** The parameters of a post, checked. */
 typedef struct mkv_submission {
     struct mkv_submission *next;
     mkv_xfer_t *xfer;

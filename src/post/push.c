@@ -235,7 +235,7 @@ void mkv_push_arrived(mkv_post_t *post)
     mkv_push_answer(post->leg, post->serial, MKV_OK, post->bytes);
 }
 
-/* A plan that UCX could still call back about goes with its map */
+/* Free a plan with UCX callbacks pending together with its map, not earlier */
 void mkv_push_cleanup(mkv_leg_t *leg)
 {
     mkv_push_plan_t *entry;

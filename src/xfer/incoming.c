@@ -64,7 +64,7 @@ mkv_status_t mkv_xfer_request(mkv_xfer_t *xfer, uint32_t leg, const void *data,
 
 /* ---- Requests of peers ----------------------------------------------------------- */
 
-/* Contents of the event, in one block that it owns: units, ids, meta, data */
+/* Contents of the event in one allocation, owned by it: units, ids, meta, data */
 typedef struct mkv_incoming {
     mkv_units_t *units;
     uint8_t *header, *data;

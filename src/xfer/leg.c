@@ -118,7 +118,7 @@ void mkv_leg_send_or_fail(mkv_leg_t *leg, mkv_msg_t *msg)
 
 /* ---- Finishing ------------------------------------------------------------------- */
 
-/* READ: the reader may announce that it takes less than the exposed blocks */
+/* READ: the reader may announce that it reads fewer than the exposed blocks */
 static uint32_t mkv_leg_expected(const mkv_leg_t *leg, uint32_t component)
 {
     const mkv_xfer_t *xfer = leg->xfer;

@@ -84,7 +84,7 @@ static bool mkv_leg_verify(mkv_leg_t *leg, const mkv_msg_t *fin)
     return true;
 }
 
-/* @return false: it comes at the wrong time, and the transfer has failed */
+/* @return false: the message is invalid in this state, and the transfer has failed */
 static bool mkv_leg_take_message(mkv_leg_t *leg, mkv_leg_event_t event)
 {
     mkv_leg_state_t before = leg->state;

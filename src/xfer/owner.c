@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Two transfers that write to one block at once leave a mixture there, and neither side
- * of either can see it. The cause is an allocator that gave a block away before it was
+ * Two transfers that write to one block at the same time leave mixed data, and no side
+ * of either detects it. The cause is an allocator that reused a block before it was
  * quiet. So each block that is exposed for writing has a count of the legs that hold it
  * and are not quiet. A count is a byte, with one load and one store when the block is
  * taken and when it is returned. The other transfer is searched for only when there is
- * an overlap.
- *
- * Counts are modulo 256, so 256 transfers with one block count as none. Lists of tokens
- * are counted apart: their numbers have another meaning, and two transfers may write to
- * two tokens of one block.
+ * an overlap. Counts are modulo 256, so 256 transfers with one block count as none.
+ * Lists of tokens are counted apart: their numbers have another meaning, and two
+ * transfers may write to two tokens of one block.
  */
 
 #include "xfer/owner.h"

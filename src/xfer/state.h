@@ -77,7 +77,7 @@ const char *mkv_leg_event_string(mkv_leg_event_t event);
 typedef enum mkv_leg_puts {
     MKV_PUTS_ARRIVED, /**< All puts have arrived, or there are none */
     MKV_PUTS_GIVEN,   /**< Puts that may not have arrived yet */
-    MKV_PUTS_FLUSHING /**< A flush that covers them waits or runs */
+    MKV_PUTS_FLUSHING /**< A flush that covers the puts is queued or in flight */
 } mkv_leg_puts_t;
 
 #endif

@@ -234,7 +234,7 @@ static void mkv_leg_fail_alone(mkv_leg_t *leg, mkv_status_t status, const char *
     if (xfer->is_active && (xfer->times[MKV_TIME_BOUND] != 0)) {
         mkv_xfer_check_sealed(xfer);
     }
-    mkv_xfer_dirty(xfer); /* this leg may have been the last one */
+    mkv_xfer_dirty(xfer); /* the transfer may have waited for this leg only */
 }
 
 void mkv_leg_fail(mkv_leg_t *leg, mkv_status_t status, const char *fmt, ...)

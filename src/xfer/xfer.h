@@ -4,7 +4,8 @@
 #define MKV_XFER_H
 
 /**
- * @file One side's state of a transfer, and of its legs, one for each peer. The caller
+ * @file
+ * One side's state of a transfer, and of its legs, one for each peer. The caller
  * holds the context's lock.
  */
 
@@ -81,7 +82,7 @@ enum {
     MKV_NUM_TIMEOUTS
 };
 
-/** Size of a transfer's text, with its end. */
+/** Size of a transfer's error text, with the terminating zero. */
 enum { MKV_XFER_TEXT = sizeof(((mkv_xfer_attr_t *)NULL)->error) };
 
 /** Steps of a transfer, in mkv_xfer_attr_t's order. */

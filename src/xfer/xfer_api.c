@@ -141,7 +141,8 @@ static mkv_status_t mkv_xfer_seal_locked(mkv_xfer_t *xfer, uint32_t leg,
     mkv_xfer_check_sealed(xfer);
     mkv_xfer_dirty(xfer);
     if (!mkv_xfer_is_moving(xfer)) {
-        (void)mkv_ctx_step(xfer->ctx); /* it may be complete: report that at once */
+        (void)mkv_ctx_step(
+            xfer->ctx); /* report the transfer now if it is already complete */
     }
     return MKV_OK;
 }

@@ -203,7 +203,7 @@ typedef struct muct_gpu {
 
 /** Kind of memory at an address. */
 typedef enum muct_gpu_place {
-    MUCT_GPU_PLACE_HOST,   /**< Host memory that the runtime does not know */
+    MUCT_GPU_PLACE_HOST,   /**< Host memory unknown to the runtime */
     MUCT_GPU_PLACE_PINNED, /**< Host memory that devices reach */
     MUCT_GPU_PLACE_DEVICE  /**< A device's, or managed */
 } muct_gpu_place_t;
@@ -313,8 +313,7 @@ muct_gpu_place_t muct_gpu_place(const muct_gpu_t *gpu, const void *ptr, int *dev
 
 
 /**
- * Whether the runtime has a call that exports dma-bufs, and the driver does not refuse
- * it. Nothing is exported.
+ * Whether the runtime can export dma-bufs and the driver supports it. Exports nothing.
  */
 bool muct_gpu_may_export_dmabuf(const muct_gpu_t *gpu);
 

@@ -107,8 +107,9 @@ bool muct_ucx_rocm_is_allowed(const char *tls)
     return muct_ucx_is_allowed(tls, muct_ucx_rocm_is_meant, NULL);
 }
 
-/* A component that moves host memory by zero-copy. Its aliases of UCX_TLS mean it as a
- * whole; its transports begin with the other names, and one of several may remain. */
+/* A component that moves host memory by zero-copy. Its aliases in UCX_TLS select the
+ * whole component; the other names are prefixes of its transports, of which one may
+ * be left enabled. */
 typedef struct muct_ucx_mover {
     const char *component;
     const char *aliases[5];

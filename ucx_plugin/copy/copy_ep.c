@@ -23,7 +23,7 @@ typedef struct muct_copy_job {
 
 /* ---- copies ---- */
 
-/* Chooses the device that copies; the destination's does when both ends are on one. */
+/* Select the device that copies: the destination's if both ends are on devices. */
 static ucs_status_t muct_copy_job_init(muct_copy_iface_t *iface, void *dst,
                                        const void *src, size_t length,
                                        muct_copy_job_t *job)

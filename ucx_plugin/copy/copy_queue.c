@@ -22,7 +22,7 @@
 #include <string.h>
 #include <time.h>
 
-/* The mark has a page of its own. */
+/* The mark uses a page of its own. */
 #define MUCT_COPY_MARK_SIZE 4096
 /* Looks at the mark between two of the clock. */
 #define MUCT_COPY_LOOKS 1024
@@ -208,8 +208,8 @@ ucs_status_t muct_copy_queue_start(muct_copy_queue_t *queue, void *dst, const vo
     return (status == UCS_OK) ? muct_copy_queue_notify(queue, comp) : status;
 }
 
-/* Takes the oldest copy off before its callback runs: the callback may start another.
- */
+/* Remove the oldest copy before its callback runs, as the callback may start another
+ * copy. */
 static void muct_copy_queue_end_head(muct_copy_queue_t *queue, ucs_status_t status)
 {
     muct_copy_op_t *op = queue->head;

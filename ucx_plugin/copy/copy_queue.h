@@ -39,7 +39,7 @@ typedef struct muct_copy_queue {
     muct_copy_op_t **tail;
     muct_copy_op_t *free_ops;
     unsigned num_looks;    /**< Polls of the mark in vain */
-    uint32_t doubted_mark; /**< Last copy when it began to take long */
+    uint32_t doubted_mark; /**< Newest copy at the start of the present delay */
     long doubted_at;       /**< Time of the last runtime query, in s */
 } muct_copy_queue_t;
 

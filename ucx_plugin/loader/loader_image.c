@@ -54,7 +54,7 @@ void muct_loader_image_open(const struct link_map *map, muct_loader_image_t *ima
         }
     }
 
-    /* relative ones come first and have no symbol */
+    /* relative relocations come first and have no symbol */
     image->relas[0] += num_relative;
     image->counts[0] -= num_relative;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* A line is one write, so that lines of two processes do not mix. */
+/* Each line is one write(), so that lines of several processes do not mix. */
 
 #include "config.h"
 

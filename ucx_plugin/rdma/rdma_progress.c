@@ -311,7 +311,7 @@ static void muct_rdma_iface_set_broken(muct_rdma_iface_t *iface,
     }
 }
 
-/* The device may be in order, which is not known: another one is better. */
+/* The device may still work, but this is unknown: prefer another one. */
 static void muct_rdma_ep_leave_queue(muct_rdma_ep_t *ep, ucs_status_t status)
 {
     if (!muct_rdma_recover_leave(ep, status)) {
@@ -325,7 +325,8 @@ static void muct_rdma_ep_leave_queue(muct_rdma_ep_t *ep, ucs_status_t status)
 static void muct_rdma_iface_leave_broken(muct_rdma_iface_t *iface)
 {
     iface->cqs.has_failed = false;
-    muct_rdma_stock_drop(&iface->stock); /* some of them may be of that queue */
+    muct_rdma_stock_drop(
+        &iface->stock); /* some completions may be of that queue pair */
     muct_rdma_recover_reopen(iface);
     muct_rdma_iface_end_if(iface, UCS_ERR_IO_ERROR, muct_rdma_ep_has_broken_cq, NULL,
                            muct_rdma_ep_leave_queue);

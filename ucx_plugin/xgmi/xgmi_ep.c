@@ -145,7 +145,7 @@ static bool muct_xgmi_ep_is_opening(const muct_xgmi_iface_t *iface,
            (ep->num_opened == muct_xgmi_map_num_opened(iface->md->map));
 }
 
-/* Whether there is no room yet for a message. */
+/* Whether the ring still has no room for a message. */
 static bool muct_xgmi_ep_is_full(muct_xgmi_ep_t *ep)
 {
     return ep->wants_room && !muct_xgmi_outbox_is_broken(ep->outbox) &&

@@ -102,8 +102,8 @@ static void muct_xgmi_iface_flush_done(muct_xgmi_op_t *op, ucs_status_t status)
     muct_xgmi_flush_t *flush = op->arg;
     uct_completion_t *comp = flush->comp;
 
-    /* Failed operations have reported to their own users; a flush reports only that all
-     * ended. */
+    /* Failed operations report to their own users; a flush reports only that all
+     * have ended. */
     (void)status;
     if (--flush->num_left == 0) {
         muct_xgmi_iface_put_flush(iface, flush);
@@ -252,7 +252,7 @@ void muct_xgmi_iface_unwatch_peer(muct_xgmi_iface_t *iface,
     if (muct_xgmi_peer_fd(peer) >= 0) {
         (void)epoll_ctl(iface->epoll_fd, EPOLL_CTL_DEL, muct_xgmi_peer_fd(peer), NULL);
     }
-    /* no event would follow its death, and its memory would stay mapped for ever */
+    /* otherwise its death causes no event, and its memory stays mapped for ever */
     muct_xgmi_map_drop_peer(iface->md->map, muct_xgmi_peer_owner(peer));
 }
 

@@ -4,7 +4,8 @@
 #define MUCT_XGMI_IFACE_H
 
 /**
- * @file Interface of mori_xgmi: the queues of one worker, their progress, and events of
+ * @file
+ * Interface of mori_xgmi: the queues of one worker, their progress, and events of
  * peers.
  */
 
@@ -63,7 +64,8 @@ typedef struct muct_xgmi_iface {
     ucs_list_link_t eps;
     ucs_list_link_t waiting_eps; /**< Endpoints with pending requests, served in turn */
     ucs_list_link_t apart_eps;   /**< Endpoints that wait for a mapping or a ring */
-    ucs_list_link_t outboxes;    /**< One for each interface that is sent messages */
+    ucs_list_link_t
+        outboxes; /**< One outbox for each interface that messages are sent to */
     muct_xgmi_map_watch_t map_watch;
     muct_xgmi_stage_t stage;
     muct_xgmi_flush_t *free_flushes;

@@ -94,8 +94,8 @@ unsigned muct_xgmi_invals_progress(muct_xgmi_invals_t *invals);
 
 
 /**
- * Make the keys of a slot void, give it back, and wait until no other process copies
- * under them. Copies of this process itself are not waited for.
+ * Invalidate the keys of a slot, release the slot, and wait until no other process
+ * copies under them. Does not wait for copies of this process itself.
  *
  * @return UCS_OK, or UCS_ERR_TIMED_OUT.
  */

@@ -363,7 +363,7 @@ static ucs_status_t muct_xgmi_mem_export(const muct_xgmi_md_t *md, muct_xgmi_mem
     return UCS_OK;
 }
 
-/* Keep one slot while the allocation is the same. */
+/* Keep the slot as long as the allocation is the same. */
 static ucs_status_t muct_xgmi_mem_use_slot(muct_xgmi_mem_t *mem)
 {
     ucs_status_t status;

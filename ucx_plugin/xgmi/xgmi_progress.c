@@ -327,7 +327,7 @@ ucs_status_t muct_xgmi_iface_event_arm(uct_iface_h tl_iface, unsigned events)
         return UCS_ERR_BUSY; /* to be tried by progress */
     }
     if (muct_xgmi_iface_stand_aside(iface, now_ns)) {
-        return UCS_ERR_BUSY; /* as it is long ago that anybody looked */
+        return UCS_ERR_BUSY; /* no check for a long time */
     }
 
     for (i = 0; (i < iface->num_queues) && (status == UCS_OK); ++i) {

@@ -25,8 +25,8 @@ ucs_status_t muct_xgmi_ep_out_of_bounds(const muct_xgmi_rkey_t *rkey, uint64_t r
 
 
 /**
- * End an operation. A refused copy fails the endpoint, because the user has no other
- * way to notice it.
+ * End an operation without a completion. A refused copy fails the endpoint, because
+ * nothing else reports it to the user.
  *
  * @return The status to report to the user.
  */

@@ -41,7 +41,7 @@ struct perf_mkv_job {
     perf_mkv_xfer_t **last; /* is_notified: where the next one is added */
     perf_mkv_xfer_t *quiet; /* is_notified: to be closed */
     perf_mkv_xfer_t *free;
-    perf_mkv_xfer_t *made; /* all of them, whatever list they are in */
+    perf_mkv_xfer_t *made; /* all transfers, also those in no list */
     uint64_t num_opened;
     uint64_t num_open;
     uint64_t num_bound;

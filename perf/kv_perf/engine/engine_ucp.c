@@ -252,7 +252,7 @@ static int perf_ucp_receive_hello(perf_engine_t *engine, perf_channel_t *channel
     return ret;
 }
 
-/* Whether it closes well is no news: the other side may have closed before. */
+/* Ignore the status: the other side may have closed first. */
 static void perf_ucp_close_ep(perf_engine_t *engine, ucp_ep_h ep, bool is_forced)
 {
     ucp_request_param_t param = {

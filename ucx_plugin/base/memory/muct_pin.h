@@ -69,7 +69,7 @@ bool muct_pin_is_covered(const muct_gpu_t *gpu, const muct_pin_t *pin,
 bool muct_pin_use(const muct_gpu_t *gpu, muct_pin_t *pin, uint64_t *delta_p);
 
 
-/** Unpin what was pinned here, with its last pin. May wait for the device. */
+/** Release a pin; the last pin of a range unregisters it. May wait for the device. */
 void muct_pin_drop(const muct_gpu_t *gpu, const muct_pin_t *pin);
 
 #endif

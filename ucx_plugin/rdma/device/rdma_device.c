@@ -430,7 +430,7 @@ static ucs_status_t muct_rdma_port_set_pkey(const muct_rdma_device_t *device,
     return UCS_ERR_INVALID_PARAM;
 }
 
-/* Speeds that the older member has no bit for are in the newer one. */
+/* Speeds without a bit in the older member are in the newer member. */
 static unsigned muct_rdma_port_speed(const struct ibv_port_attr *attr)
 {
 #ifdef HAVE_STRUCT_IBV_PORT_ATTR_ACTIVE_SPEED_EX

@@ -33,7 +33,7 @@ void muct_rdma_net_name(const struct ibv_device *device, unsigned port, unsigned
 bool muct_rdma_net_is_foreign(const struct ibv_device *device, unsigned port,
                               unsigned index, unsigned ifindex);
 
-/** Links that a bonded interface (LACP) spreads its packets over; 1 for any other. */
+/** Number of links of a bonded interface (LACP); 1 for any other interface. */
 unsigned muct_rdma_net_num_links(const struct ibv_device *device, const char *name);
 
 #endif

@@ -41,9 +41,9 @@ void muct_rdma_routes_read(const char *net, const uint8_t gid[16],
                            muct_rdma_routes_t *routes);
 
 /**
- * Whether one of them leads to an address; true when they are not known.
+ * Whether a route leads to the address; true when the routes are unknown.
  *
- * @param [in] must_be_direct  Routes by a gateway do not count.
+ * @param [in] must_be_direct  Ignore routes through a gateway.
  */
 bool muct_rdma_routes_lead_to(const muct_rdma_routes_t *routes, const uint8_t gid[16],
                               bool must_be_direct);

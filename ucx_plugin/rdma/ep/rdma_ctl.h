@@ -79,7 +79,7 @@ ucs_status_t muct_rdma_ctl_renew(muct_rdma_ctl_t *ctl, muct_rdma_cq_set_t *cqs,
 /** Whether the control queue pair has or had this number. */
 bool muct_rdma_ctl_had_number(const muct_rdma_ctl_t *ctl, uint32_t qp_num);
 
-/** Does nothing to one that was never opened. */
+/** No effect on a channel that was never opened. */
 void muct_rdma_ctl_close(muct_rdma_ctl_t *ctl);
 
 /** The port's address, or its place, is another one: address handles are made anew. */

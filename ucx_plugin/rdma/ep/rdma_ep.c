@@ -276,7 +276,7 @@ static void muct_rdma_ep_set_max_simple(muct_rdma_ep_t *ep,
         ep->max_simple = 2 * limits->stripe_size - 1;
     }
     if (ucs_log_is_enabled(UCS_LOG_LEVEL_TRACE_DATA)) {
-        ep->max_simple = 0; /* what is traced is on the longer way */
+        ep->max_simple = 0; /* traced operations take the slow path */
     }
 }
 

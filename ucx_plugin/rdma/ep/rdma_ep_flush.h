@@ -25,7 +25,7 @@ ucs_status_t muct_rdma_ep_check(uct_ep_h ep, unsigned flags, uct_completion_t *c
  */
 ucs_status_t muct_rdma_ep_check_slow(muct_rdma_ep_t *ep);
 
-/** Whether no exceptional condition holds an operation up. */
+/** Whether no exceptional condition delays operations. */
 static inline bool muct_rdma_ep_is_ready(const muct_rdma_ep_t *ep)
 {
     /* in two branches: this is in the way of every operation */

@@ -27,7 +27,7 @@ struct muct_rdma_iface;
 typedef struct muct_rdma_stock {
     ucs_list_link_t ready; /**< By ep->list */
     unsigned num_ready;
-    struct muct_rdma_ep *next; /**< Endpoint being made; NULL when there is none */
+    struct muct_rdma_ep *next; /**< Endpoint being created, or NULL */
     bool has_failed;           /**< The device gives no more: none is made any more */
 } muct_rdma_stock_t;
 

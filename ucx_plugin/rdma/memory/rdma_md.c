@@ -313,7 +313,7 @@ static ucs_status_t muct_rdma_md_set_config(muct_rdma_md_t *md,
                                        &ucs_config_array_string);
 }
 
-/* The device and its protection domain, and a number for this opening of them */
+/* Open the device and its protection domain, and draw a number for this incarnation */
 static ucs_status_t muct_rdma_md_open_device(muct_rdma_md_t *md, const char *md_name)
 {
     ucs_status_t status;

@@ -419,7 +419,7 @@ ucs_status_t muct_rdma_mem_refuse(const muct_rdma_mem_t *mem, const void *addres
     return UCS_ERR_INVALID_PARAM;
 }
 
-/* Locked: of another thread's region nothing is known when the lock is given back. */
+/* The caller holds the lock: another thread's region may be freed after its release. */
 static muct_rdma_mem_t *muct_rdma_mem_find(const struct ibv_pd *pd, uint64_t address,
                                            uint64_t length)
 {

@@ -103,8 +103,8 @@ ucs_status_t muct_rdma_mem_create_bare(struct ibv_pd *pd, void *address,
 ucs_status_t muct_rdma_mem_set_gone(const struct ibv_pd *pd);
 
 /**
- * Whether the device of @a pd refused something by @a error because it is gone, before
- * an event reported that. Marks the device as gone.
+ * Whether @a error means that the device of @a pd was removed, before its event has
+ * arrived. Marks the device as removed.
  */
 bool muct_rdma_mem_finds_gone(const struct ibv_pd *pd, int error);
 

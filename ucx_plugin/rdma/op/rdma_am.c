@@ -52,7 +52,7 @@ static inline void muct_rdma_am_pack_header(muct_rdma_ep_t *ep, void *buffer,
     ep->rx.owed -= credits;
 }
 
-/* Whether a message may be sent now. The length counts what the user gives. */
+/* Whether a message may be sent now. The length is that of the user's data. */
 static inline ucs_status_t muct_rdma_am_check(muct_rdma_ep_t *ep, uint8_t id,
                                               size_t length, size_t max)
 {

@@ -14,8 +14,8 @@
 enum { MUCT_RDMA_AM_MESSAGE = 0, MUCT_RDMA_AM_CREDIT = 1 };
 
 
-/** Send a message that only gives the peer credits, if there is a buffer for it; needs
- * room in the send queue, and no credit. */
+/** Send a message that only carries credits, if a buffer is free. Needs room in the
+ * send queue and consumes no credit. */
 void muct_rdma_am_send_credits(muct_rdma_ep_t *ep);
 
 ucs_status_t muct_rdma_ep_am_short(uct_ep_h ep, uint8_t id, uint64_t header,

@@ -51,7 +51,7 @@ static ucs_status_t muct_rdma_ep_check_bcopy(muct_rdma_ep_t *ep,
     return UCS_OK;
 }
 
-/* Everything that can stop a short or buffered operation before it takes a buffer. */
+/* All checks of a short or buffered operation before it allocates a buffer. */
 static ucs_status_t muct_rdma_ep_begin_bcopy(muct_rdma_ep_t *ep,
                                              const muct_rdma_key_t *key,
                                              uint64_t address, size_t length,

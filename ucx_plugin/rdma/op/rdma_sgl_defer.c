@@ -18,7 +18,7 @@
 struct muct_rdma_job {
     muct_rdma_sgl_t sgl;
     muct_rdma_sgl_pos_t pos;
-    muct_rdma_sgl_plan_t plan; /* one count of its completion is the job's */
+    muct_rdma_sgl_plan_t plan; /* the job holds one count of the completion */
     uint64_t arrays[];
 };
 

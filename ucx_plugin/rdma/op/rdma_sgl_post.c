@@ -37,8 +37,8 @@ static inline void muct_rdma_sgl_end_wr(muct_rdma_sgl_writer_t *writer)
     writer->wr = NULL;
 }
 
-/* Finish the queue pair's part: the end of its last work request reports the end of all
- * of it. */
+/* Finish the queue pair's part: the completion of its last work request covers all
+ * earlier ones. */
 static void muct_rdma_sgl_end_chan(muct_rdma_sgl_writer_t *writer)
 {
     muct_rdma_sq_t *sq = &writer->chan->sq;
@@ -238,7 +238,7 @@ static UCS_F_NOINLINE size_t muct_rdma_sgl_fill_run(muct_rdma_sgl_writer_t *writ
     return i;
 }
 
-/* The first block from @a i on that is under other keys than it. */
+/* The first block from @a i on whose keys differ from those of block @a i. */
 static size_t muct_rdma_sgl_run_end(const muct_rdma_sgl_t *sgl, size_t i)
 {
     size_t end = i + 1;

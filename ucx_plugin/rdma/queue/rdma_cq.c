@@ -249,7 +249,7 @@ static bool muct_rdma_cq_arm(muct_rdma_cq_set_t *set, muct_rdma_cq_t *cq)
         return true;
     }
 
-    /* a completion that came before the request gives no event: look for it now */
+    /* a completion that arrived before the arming causes no event: poll now */
     num = ibv_poll_cq(cq->ibv, 1, &cq->early_wc);
     cq->has_early_wc = (num > 0);
     if (num < 0) {

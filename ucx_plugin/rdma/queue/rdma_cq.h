@@ -67,7 +67,7 @@ void muct_rdma_cq_set_cleanup(muct_rdma_cq_set_t *set);
 ucs_status_t muct_rdma_cq_reserve(muct_rdma_cq_set_t *set, unsigned entries,
                                   muct_rdma_cq_t **cq_p);
 
-/** The queue pair that reserved them is destroyed. */
+/** Release the entries reserved by a destroyed queue pair. */
 void muct_rdma_cq_release(muct_rdma_cq_t *cq, unsigned entries);
 
 /** Never use a queue again; the endpoints that do are to leave it. */

@@ -261,7 +261,7 @@ static inline void muct_rdma_sq_end(muct_rdma_sq_t *sq, struct ibv_send_wr *wr,
     }
 }
 
-/** Remember that there is a chain to post. */
+/** Mark the queue as having a chain to post. */
 static inline void muct_rdma_sq_mark_dirty(muct_rdma_sq_t *sq)
 {
     if (!sq->is_dirty) {

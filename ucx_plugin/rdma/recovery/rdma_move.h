@@ -28,7 +28,8 @@
 struct muct_rdma_ep;
 struct muct_rdma_iface;
 
-/** The interface is about to close: fail the endpoints of others that it carries. */
+/** The interface is about to close: fail endpoints of other interfaces that use its
+ * device. */
 void muct_rdma_move_leave(struct muct_rdma_iface *iface);
 
 /**

@@ -41,7 +41,8 @@ void muct_rdma_recover_send(muct_rdma_ep_t *ep, bool is_answer)
     };
     unsigned i;
 
-    if (iface->ctl.ibv == NULL) { /* with its completion queue it went for good */
+    if (iface->ctl.ibv ==
+        NULL) { /* the control channel ended with its completion queue */
         return;
     }
 

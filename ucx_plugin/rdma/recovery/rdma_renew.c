@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Queue pairs of an endpoint that recovers: out of use, and others in their place. Each
- * function does as many as the progress has commands left for, and is called again.
+ * Replacement of the queue pairs of a recovering endpoint. Each function handles as
+ * many as this progress call has commands left for, and is called again.
  */
 
 #include "rdma/recovery/rdma_renew.h"

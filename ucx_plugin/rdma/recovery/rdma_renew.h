@@ -18,7 +18,7 @@ void muct_rdma_recover_flushed(muct_rdma_chan_t *chan, const struct ibv_wc *wc);
  * left. */
 bool muct_rdma_renew_may_command(muct_rdma_ep_t *ep, unsigned num);
 
-/** Put them in error. @return Whether all are. */
+/** Move the queue pairs to the error state. @return Whether all are in it. */
 bool muct_rdma_renew_break(muct_rdma_ep_t *ep);
 
 /** Whether the device has completed all of their work requests. */

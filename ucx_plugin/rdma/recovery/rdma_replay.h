@@ -5,7 +5,7 @@
 
 /**
  * @file
- * Work requests that are posted again on a connection that was made anew.
+ * Work requests that are repeated after a reconnection.
  */
 
 #include "rdma/ep/rdma_ep.h"

@@ -45,7 +45,7 @@ struct muct_xgmi_batch {
     muct_xgmi_run_t runs[MUCT_XGMI_MAX_RUNS];
     unsigned waits_for; /* and has not seen over, as the launch */
     bool has_launch;
-    unsigned used; /* both, as they were when it was started */
+    unsigned used; /* values of both at the start of the batch */
     bool was_launched;
     unsigned launch_stream; /* for its launch and calls */
     uint32_t sequence;

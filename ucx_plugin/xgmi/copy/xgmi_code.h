@@ -22,7 +22,7 @@
 const void *muct_xgmi_code_image(void);
 
 
-/** Whether the bundle holds no code at all, for a message that says why. */
+/** Whether the bundle contains no code at all, for the log text. */
 bool muct_xgmi_code_is_empty(void);
 
 

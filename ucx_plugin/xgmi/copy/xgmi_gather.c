@@ -5,7 +5,7 @@
 /* Between two operations, when none was measured. */
 #define MUCT_XGMI_GATHER_INTERVAL_NS 125
 
-/* The end of a row of operations: nothing for so many times their interval. */
+/* A burst of operations ends after a pause of so many times their interval. */
 #define MUCT_XGMI_GATHER_QUIET_FACTOR 8
 #define MUCT_XGMI_GATHER_MIN_QUIET_NS 1000
 #define MUCT_XGMI_GATHER_MAX_QUIET_NS 10000

@@ -37,7 +37,7 @@ typedef struct muct_xgmi_gather {
     pthread_t thread;   /**< Thread that opened the list */
     bool is_urgent;     /**< A caller waits for the list */
     size_t count;       /**< Operations at the last look */
-    size_t num_closed;  /**< Operations since then, in lists that were started */
+    size_t num_closed;  /**< Operations in started lists since then */
     unsigned num_alone; /**< Lists in a row that had one operation and nothing before */
     uint64_t opened_at; /**< First look, in nanoseconds */
     uint64_t row_at;    /**< First look at the row that it goes on with */

@@ -96,7 +96,7 @@ typedef struct muct_xgmi_queue_config {
     unsigned num_launch_streams; /**< Launches that may run at a time, at least 1 */
     unsigned num_engines;        /**< Streams a long run is split over */
     size_t min_run;              /**< Bytes from which a run goes to the copy engines */
-    bool has_kernel;             /**< Use the copy kernel where there is one */
+    bool has_kernel;     /**< Use the copy kernel if there is one for the device */
     bool has_one_thread; /**< No other thread than a queue's first one uses it */
 } muct_xgmi_queue_config_t;
 
@@ -287,8 +287,8 @@ void muct_xgmi_queue_start(muct_xgmi_queue_t *queue);
 
 
 /**
- * Whether the device would soon have nothing to do, so that the open list should not
- * wait for progress; another list is free then. Finishes nothing.
+ * Whether the device will soon be idle, so that the open list should start without
+ * waiting for progress. True only if another list is free. Completes nothing.
  */
 bool muct_xgmi_queue_wants_more(const muct_xgmi_queue_t *queue);
 
@@ -321,7 +321,8 @@ static inline bool muct_xgmi_queue_may_start(const muct_xgmi_queue_t *queue)
 }
 
 
-/** Start what is gathered unless enough runs already, or more is on its way. */
+/** Start the open list unless enough lists run already or more operations are
+ * expected. */
 static inline void muct_xgmi_queue_kick(muct_xgmi_queue_t *queue)
 {
     if ((queue->open != NULL) && muct_xgmi_queue_may_start(queue) &&

@@ -19,7 +19,7 @@
 #include "xgmi/memory/xgmi_key.h"
 
 
-/** An allocation as other processes can have it. */
+/** An allocation that was exported to other processes. */
 typedef struct muct_xgmi_export {
     uint64_t base;
     uint64_t length;    /**< 0: nothing is known yet */

@@ -149,7 +149,7 @@ static int muct_xgmi_file_duplicate(uint64_t device, uint64_t inode)
     }
     closedir(folder);
     if ((fd >= 0) && !muct_xgmi_file_is(fd, device, inode)) {
-        close(fd); /* it was closed meanwhile, and its number taken */
+        close(fd); /* the descriptor was closed meanwhile and its number reused */
         fd = -1;
     }
     return fd;
@@ -323,7 +323,7 @@ static bool muct_xgmi_file_touch(char *host, size_t length)
     return true;
 }
 
-/* Makes the pages be there, where a later use would end the process (SIGBUS). */
+/* Touch the pages now: a missing page would raise SIGBUS at a later access. */
 bool muct_xgmi_file_populate(void *host, size_t length)
 {
     return (madvise(host, length, MADV_POPULATE_WRITE) == 0) ||

@@ -28,7 +28,7 @@
 
 /** A part of a file that is mapped. */
 typedef struct muct_xgmi_file {
-    uint64_t base;   /**< Where it is mapped here, on a page */
+    uint64_t base;   /**< Page-aligned address of its mapping in this process */
     uint64_t length; /**< Whole pages */
     uint64_t offset; /**< In the file */
     uint64_t device; /**< File system and number of the file */

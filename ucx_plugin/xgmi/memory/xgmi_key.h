@@ -46,7 +46,7 @@ typedef struct muct_xgmi_key {
     uint64_t alloc_length; /**< Bytes of the allocation */
     uint64_t buffer_id;    /**< Allocation; 0: unknown. Handles may come again */
     uint32_t slot;         /**< Slot in the owner's control page */
-    uint32_t generation;   /**< Value of that slot while the key holds */
+    uint32_t generation;   /**< Generation of that slot while the key is valid */
     uint16_t device;       /**< Owner's ordinal of the device */
     unsigned char handle[MUCT_XGMI_HANDLE_SIZE]; /**< IPC handle or file */
 } muct_xgmi_key_t;

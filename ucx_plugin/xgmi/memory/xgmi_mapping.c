@@ -59,8 +59,8 @@ static ucs_status_t muct_xgmi_mapping_open_self(const muct_gpu_t *gpu,
 }
 
 /*
- * Why a handle did not open. AMD's runtime has one error for all causes, so the owner's
- * state says more: when it lives and its key is valid, another try may succeed.
+ * Reason why a handle could not be opened. AMD's runtime reports one error for all
+ * causes, so check the owner: if it is alive and its key is valid, a retry may succeed.
  */
 static ucs_status_t muct_xgmi_mapping_status(muct_xgmi_peer_t *peer,
                                              const muct_xgmi_key_t *key, int hip_error)

@@ -4,7 +4,8 @@
 #define MUCT_XGMI_BELL_H
 
 /**
- * @file Wakes a sleeping thread of another process: a named pipe beside the control
+ * @file
+ * Wakes a sleeping thread of another process: a named pipe beside the control
  * pages, which works wherever they are shared. Both sides open it for reading and
  * writing, so that the end of one side causes no error on the other. Threads. Any, at
  * any time.
@@ -14,9 +15,9 @@
 
 
 /**
- * Hang one up for an interface of this process.
+ * Create the bell of an interface of this process.
  *
- * @return Its descriptor, readable when it was rung; -1 with errno.
+ * @return Its descriptor, readable after a ring; -1 with errno.
  */
 int muct_xgmi_bell_create(const char *dir, uint64_t owner, muct_xgmi_iface_id_t id);
 

@@ -18,7 +18,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Senders that one call looks at; more have to wait for the next one. */
+/* Most senders that one call polls; others are polled by the next call. */
 #define MUCT_XGMI_INBOX_LOOKS 32
 
 /* Most messages of one sender before the next sender is polled. */
@@ -231,8 +231,8 @@ static void muct_xgmi_inbox_notify_room(const muct_xgmi_inbox_t *inbox, unsigned
     }
 }
 
-/* A sender that waits for room notices that it will get none: it sets the request for
- * room first and reads this flag second. */
+/* Senders that wait for room see that none will come: they set the request for room
+ * before they read this flag. */
 static void muct_xgmi_inbox_ignore(muct_xgmi_inbox_t *inbox, unsigned index)
 {
     muct_xgmi_box_place_t *place = &inbox->box->places[index];

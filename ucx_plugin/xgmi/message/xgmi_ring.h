@@ -52,7 +52,7 @@ typedef struct muct_xgmi_ring_rx {
     muct_xgmi_ring_state_t *state;
     unsigned char *bytes;
     uint64_t position; /**< Bytes read since the beginning */
-    uint64_t given;    /**< Bytes of those that the sender may reuse */
+    uint64_t given;    /**< Bytes read that the sender may reuse */
 } muct_xgmi_ring_rx_t;
 
 /** A message where its receiver finds it, until @ref muct_xgmi_ring_skip. */
@@ -116,7 +116,7 @@ bool muct_xgmi_ring_rx_init(muct_xgmi_ring_rx_t *rx, muct_xgmi_ring_state_t *sta
                             unsigned char *bytes);
 
 
-/** The next message, which stays where it is. */
+/** Return the next message without removing it. */
 muct_xgmi_ring_found_t muct_xgmi_ring_next(muct_xgmi_ring_rx_t *rx,
                                            muct_xgmi_ring_message_t *message);
 

@@ -60,7 +60,7 @@ struct muct_xgmi_peer {
 
 static struct {
     unsigned refs;
-    pid_t pid; /* process that opened it; getpid() differs after fork() */
+    pid_t pid; /* process that created the page; getpid() differs after fork() */
     int fd;
     char dir[256];
     muct_xgmi_page_t *page;

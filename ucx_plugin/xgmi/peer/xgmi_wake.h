@@ -24,7 +24,7 @@
 #include <stdint.h>
 
 
-/** Freed with its last reference: a callback may come after the interface is gone. */
+/** Freed with its last reference, as a callback may run after the interface's end. */
 typedef struct muct_xgmi_wake {
     int event_fd;  /**< Readable: signalled */
     int timer_fd;  /**< Readable: the time is over */
