@@ -206,6 +206,36 @@ static unsigned buffer_id(void *memory)
     return id;
 }
 
+/* One of the application's own: 0 kept, 1 given back when synchronized, 2 trimmed,
+ * 3 of another size */
+START_TEST(own_pool_keeps_blocks_as_the_default_does)
+{
+    const hipMemPoolProps props = {.location = {.id = 0}};
+    uint64_t threshold = (_i == 1) ? 0 : SIZE;
+    void *memory, *again;
+    hipStream_t stream;
+    hipMemPool_t pool;
+    unsigned id;
+
+    hipcpu_set_version(6, 2);
+    ok(hipStreamCreate(&stream));
+    ok(hipMemPoolCreate(&pool, &props));
+    ok(hipMemPoolSetAttribute(pool, 4, &threshold));
+    ok(hipMallocFromPoolAsync(&memory, SIZE, pool, stream));
+    id = buffer_id(memory);
+    ok(hipFreeAsync(memory, stream));
+    ok(hipStreamSynchronize(stream));
+    if (_i == 2) {
+        ok(hipMemPoolTrimTo(pool, 0));
+    }
+    ok(hipMallocFromPoolAsync(&again, (_i == 3) ? 2 * SIZE : SIZE, pool, stream));
+    ck_assert_int_eq(buffer_id(again) == id, _i == 0);
+    ok(hipFree(again));
+    ok(hipMemPoolDestroy(pool));
+    ok(hipStreamDestroy(stream));
+}
+END_TEST
+
 static int is_over;
 
 static void *use_pool(void *arg)
@@ -788,6 +818,7 @@ int main(void)
     tcase_add_loop_test(tcase, retaining_takes_a_reference_by_the_rule_of_the_release,
                         0, 2);
     tcase_add_loop_test(tcase, memory_of_a_pool_is_kept_up_to_its_threshold, 0, 4);
+    tcase_add_loop_test(tcase, own_pool_keeps_blocks_as_the_default_does, 0, 4);
     tcase_add_test(tcase, a_child_of_a_thread_that_allocates_has_pools);
     tcase_add_loop_test_raise_signal(tcase, memory_that_is_back_in_its_pool_is_not_used,
                                      SIGABRT, 0, 2);
