@@ -504,6 +504,59 @@ START_TEST(numbers_of_a_key_end_nothing)
 }
 END_TEST
 
+/* The least change of each number that names memory */
+static void change_own_key(muct_xgmi_key_t *key, int number)
+{
+    uint64_t *const words[] = {&key->address, &key->length, &key->base,
+                               &key->alloc_length};
+
+    switch (number) {
+    case 0: /* nothing that is mapped */
+        key->address = key->base = 0x1000;
+        break;
+    case 1:
+        key->kind = MUCT_XGMI_KEY_FILE;
+        break;
+    case 2:
+        ++key->device;
+        break;
+    case 3:
+        ++key->slot;
+        break;
+    case 4: /* the next key of this slot */
+        key->generation += 2;
+        break;
+    default:
+        --*words[number - 5];
+    }
+}
+
+START_TEST(numbers_of_a_key_of_this_process_are_checked)
+{
+    enum { NUM_CHANGES = 9 };
+    uct_rkey_bundle_t rkey;
+    muct_xgmi_key_t key;
+    uint8_t packed[256];
+    ct_mem_t memory;
+    int i;
+
+    ck_assert_int_eq(ct_mem_create(&am_side, AM_LENGTH, UCS_MEMORY_TYPE_ROCM, &memory),
+                     UCS_OK);
+    ck_assert_int_eq(ct_mem_pack(&am_side, &memory, 0, packed), UCS_OK);
+    ck_assert_int_eq(uct_rkey_unpack(am_side.component, packed, &rkey), UCS_OK);
+    uct_rkey_release(am_side.component, &rkey);
+    for (i = 0; i < NUM_CHANGES; ++i) {
+        ck_assert_int_eq(muct_xgmi_key_unpack(packed, sizeof(packed), &key), UCS_OK);
+        change_own_key(&key, i);
+        muct_xgmi_key_pack(&key, offer.key);
+        MKV_REQUIRE(uct_rkey_unpack(am_side.component, offer.key, &rkey) ==
+                        UCS_ERR_INVALID_PARAM,
+                    "change %d of a key is not refused", i);
+    }
+    ct_mem_destroy(&am_side, &memory);
+}
+END_TEST
+
 
 static void add_case(Suite *suite, const char *name, SFun begin, SFun end,
                      const TTest *test, const TTest *second, int num_rounds)
@@ -537,5 +590,7 @@ int main(void)
              NULL, num);
     add_case(suite, "address", setup_sides, teardown_sides,
              bytes_of_an_address_end_nothing, numbers_of_a_key_end_nothing, num);
+    add_case(suite, "own", setup_sides, teardown_sides,
+             numbers_of_a_key_of_this_process_are_checked, NULL, 1);
     return mkv_check_run(suite, CK_FORK, CK_NORMAL);
 }

@@ -11,7 +11,76 @@
 #include "xgmi/memory/xgmi_global.h"
 
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdlib.h>
+
+
+/* ---- keys of this process ---- */
+
+/*
+ * A key that names this process comes back from a peer, and the address in it is used
+ * as it is. So its numbers must be those of the last key that was packed for its slot.
+ */
+typedef struct muct_xgmi_issued {
+    uint64_t owner;
+    uint64_t address;
+    uint64_t length;
+    uint64_t base;
+    uint64_t alloc_length;
+    uint32_t generation;
+    uint16_t device;
+    uint8_t kind;
+} muct_xgmi_issued_t;
+
+static pthread_mutex_t muct_xgmi_issued_lock = PTHREAD_MUTEX_INITIALIZER;
+static muct_xgmi_issued_t muct_xgmi_issued[MUCT_XGMI_MAX_SLOTS];
+
+void muct_xgmi_rkey_issue(const muct_xgmi_key_t *key)
+{
+    pthread_mutex_lock(&muct_xgmi_issued_lock);
+    muct_xgmi_issued[key->slot] = (muct_xgmi_issued_t){
+        .owner = key->owner,
+        .address = key->address,
+        .length = key->length,
+        .base = key->base,
+        .alloc_length = key->alloc_length,
+        .generation = key->generation,
+        .device = key->device,
+        .kind = (uint8_t)key->kind,
+    };
+    pthread_mutex_unlock(&muct_xgmi_issued_lock);
+}
+
+static bool muct_xgmi_rkey_is_issued(const muct_xgmi_key_t *key)
+{
+    const muct_xgmi_issued_t *issued = &muct_xgmi_issued[key->slot];
+    bool is_issued;
+
+    pthread_mutex_lock(&muct_xgmi_issued_lock);
+    is_issued = (issued->owner == key->owner) && (issued->address == key->address) &&
+                (issued->length == key->length) && (issued->base == key->base) &&
+                (issued->alloc_length == key->alloc_length) &&
+                (issued->generation == key->generation) &&
+                (issued->device == key->device) && (issued->kind == key->kind);
+    pthread_mutex_unlock(&muct_xgmi_issued_lock);
+    return is_issued;
+}
+
+static ucs_status_t muct_xgmi_rkey_check_own(const muct_xgmi_key_t *key)
+{
+    if ((key->slot < MUCT_XGMI_MAX_SLOTS) && muct_xgmi_rkey_is_issued(key)) {
+        return UCS_OK;
+    }
+
+    muct_diag("a remote key names this process, slot %" PRIu32 " generation %" PRIu32
+              " address 0x%" PRIx64 " length %" PRIu64
+              ", and is not its key of that slot: pack the key again",
+              key->slot, key->generation, key->address, key->length);
+    return UCS_ERR_INVALID_PARAM;
+}
+
+
+/* ---- unpacked keys ---- */
 
 /*
  * Begins to map, to spare the first copy the time, and to let UCX choose another lane
@@ -79,7 +148,11 @@ ucs_status_t muct_xgmi_rkey_unpack(uct_component_t *component, const void *buffe
         goto err_free;
     }
 
-    status = muct_xgmi_rkey_try(rkey);
+    status = muct_xgmi_peer_is_self(rkey->peer) ? muct_xgmi_rkey_check_own(&rkey->key)
+                                                : UCS_OK;
+    if (status == UCS_OK) {
+        status = muct_xgmi_rkey_try(rkey);
+    }
     if (status != UCS_OK) {
         goto err_put_peer;
     }

@@ -21,6 +21,10 @@ typedef struct muct_xgmi_rkey {
 } muct_xgmi_rkey_t;
 
 
+/** Note a key of this process, before a peer receives it. Its slot must be valid. */
+void muct_xgmi_rkey_issue(const muct_xgmi_key_t *key);
+
+
 /** Operations of the component's table that concern keys. */
 ucs_status_t muct_xgmi_rkey_unpack(uct_component_t *component, const void *buffer,
                                    const uct_rkey_unpack_params_t *params,
