@@ -1078,7 +1078,8 @@ typedef struct mkv_op_piece {
 enum {
     MKV_OP_NOTIFY = 1 << 0, /**< The peer receives MKV_EV_NOTE at the operation's end */
     /** If all bytes have moved when mkv_op_post() returns, the operation is closed
-     * already: *op_p is NULL, and no event follows */
+     * already: *op_p is NULL, and no event follows. The call makes up to two rounds of
+     * progress, with the callbacks that these call */
     MKV_OP_AT_ONCE = 1 << 1
 };
 
@@ -1319,7 +1320,7 @@ typedef struct mkv_stats {
                                  was requested to put or get (option READ_BY) */
     uint64_t pulls_refused; /**< Pulls that were replaced by calls from here */
     uint64_t pulls_served;  /**< Passive side: posts moved for the active side */
-    uint64_t bytes_pushed;  /**< Bytes that have arrived */
+    uint64_t bytes_pushed;  /**< Their bytes that have arrived */
     /** Histograms: bucket i counts times from 2^i to below 2^(i+1) ns, the last one all
      *  above. From the first block list to DONE, on this side; and from an event to the
      *  poll that takes it (with a peer given: 0). */

@@ -12,6 +12,26 @@
 /* Rounds of progress for what may end within the call: completions, a flush, the end */
 #define MKV_OP_ROUNDS 2
 
+/* @return Whether progress left no work to a later round, for any peer */
+static bool mkv_op_is_all_done(const mkv_ctx_t *ctx, uint64_t deadline)
+{
+    mkv_peer_t *peer;
+
+    if (!mkv_list_is_empty(&ctx->dirty_ops) || !mkv_list_is_empty(&ctx->dirty_xfers) ||
+        !mkv_list_is_empty(&ctx->changed_peers) ||
+        !mkv_list_is_empty(&ctx->busy_peers) || mkv_ctx_has_events(ctx) ||
+        (ctx->next_deadline < deadline)) {
+        return false;
+    }
+    mkv_list_for_each(peer, &ctx->peers, list)
+    {
+        if ((peer->tx_bytes > 0) || (peer->inflight_ops > 0) || peer->is_flushing) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static void mkv_op_begin(mkv_op_t *op)
 {
     unsigned i;
@@ -25,24 +45,12 @@ static void mkv_op_begin(mkv_op_t *op)
     op->is_at_once = false;
 }
 
-/* Close the operation if it has succeeded. @return Whether it needs no progress. */
-static bool mkv_op_close_at_once(mkv_op_t *op)
-{
-    mkv_ctx_t *ctx = op->ctx;
-    mkv_peer_t *peer = op->peer;
-
-    mkv_op_free_in_rounds(op);
-    return mkv_list_is_empty(&ctx->dirty_ops) && mkv_list_is_empty(&ctx->dirty_xfers) &&
-           mkv_list_is_empty(&ctx->changed_peers) &&
-           mkv_list_is_empty(&ctx->busy_peers) && (ctx->num_new_events == 0) &&
-           (peer->tx_bytes == 0) && (peer->inflight_ops == 0);
-}
-
 mkv_status_t mkv_op_post(mkv_peer_t *peer, const mkv_op_params_t *params,
                          mkv_op_t **op_p)
 {
     mkv_ctx_t *ctx = peer->ctx;
     mkv_op_params_t mine;
+    uint64_t deadline;
     bool is_over = false;
     mkv_status_t status;
 
@@ -55,6 +63,7 @@ mkv_status_t mkv_op_post(mkv_peer_t *peer, const mkv_op_params_t *params,
     }
 
     mkv_enter(ctx);
+    deadline = ctx->next_deadline;
     status = mkv_op_build(peer, &mine, op_p);
     if ((status == MKV_OK) && (mine.flags & MKV_OP_NOTIFY)) {
         mkv_credit_sent(peer, mine.note_length); /* take the credit for the note */
@@ -62,8 +71,9 @@ mkv_status_t mkv_op_post(mkv_peer_t *peer, const mkv_op_params_t *params,
     if (status == MKV_OK) {
         mkv_op_begin(*op_p);
         if ((mine.flags & MKV_OP_AT_ONCE) && ((*op_p)->status == MKV_OK)) {
-            is_over = mkv_op_close_at_once(*op_p);
+            mkv_op_free_in_rounds(*op_p);
             *op_p = NULL;
+            is_over = mkv_op_is_all_done(ctx, deadline);
         }
     }
     if (is_over) {
