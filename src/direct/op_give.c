@@ -154,7 +154,7 @@ static void mkv_op_learn(mkv_op_t *op, bool is_list, ucs_status_ptr_t request)
         op->queried =
             NULL; /* at the callback or the call's return, whichever is first */
     }
-    mkv_path_note(op->peer, &key, request);
+    mkv_path_note(op->peer, &key, false, request);
 }
 
 static inline void mkv_op_note(mkv_op_t *op, bool is_list, ucs_status_ptr_t request)

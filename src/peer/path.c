@@ -18,7 +18,8 @@ typedef struct mkv_path {
     mkv_path_key_t key;
     mkv_backend_t backend;
     bool is_emulated, is_missing;
-    char text[128]; /* UCX's own words */
+    bool may_be_pulled; /* the call's owner can request the peer to get instead */
+    char text[128];     /* UCX's own words */
 } mkv_path_t;
 
 static const char *mkv_call_name(mkv_call_kind_t kind)
@@ -299,9 +300,9 @@ static bool mkv_path_is_as_wanted(const mkv_peer_t *peer, const mkv_path_t *path
 /* Such a put is a trial: if it is emulated, the owner gets, and logs how */
 static bool mkv_path_is_trial(const mkv_peer_t *peer, const mkv_path_t *path)
 {
-    return (path->key.kind == MKV_CALL_PUT) && path->is_emulated &&
-           (path->key.remote == UCS_MEMORY_TYPE_HOST) && peer->is_same_host &&
-           (peer->ctx->opts->read_by != MKV_READ_GET) &&
+    return path->may_be_pulled && (path->key.kind == MKV_CALL_PUT) &&
+           path->is_emulated && (path->key.remote == UCS_MEMORY_TYPE_HOST) &&
+           peer->is_same_host && (peer->ctx->opts->read_by != MKV_READ_GET) &&
            mkv_peer_has_feature(peer, MKV_FEATURE_PUSH);
 }
 
@@ -340,7 +341,8 @@ static void mkv_path_log(mkv_peer_t *peer, const mkv_path_t *path)
 
 /* ---- Noting ---------------------------------------------------------------------- */
 
-void mkv_path_note(mkv_peer_t *peer, const mkv_path_key_t *key, void *request)
+void mkv_path_note(mkv_peer_t *peer, const mkv_path_key_t *key, bool may_be_pulled,
+                   void *request)
 {
     mkv_path_t *path;
 
@@ -354,6 +356,7 @@ void mkv_path_note(mkv_peer_t *peer, const mkv_path_key_t *key, void *request)
         return;
     }
     path->key = *key;
+    path->may_be_pulled = may_be_pulled;
     if (!mkv_path_read(path, request)) {
         mkv_text(path->text, sizeof(path->text), "not reported by UCX");
     }

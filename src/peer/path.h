@@ -41,9 +41,11 @@ static inline bool mkv_path_is_refused(const mkv_peer_t *peer,
  * Note what UCX chose for this call, unless it is known, and warn of what is not as
  * option BACKEND says, or slow for GPU memory.
  *
- * @param [in] request  Of the first such call, complete or not.
+ * @param [in] may_be_pulled  Whether an emulated put may become the owner's get.
+ * @param [in] request        Of the first such call, complete or not.
  */
-void mkv_path_note(mkv_peer_t *peer, const mkv_path_key_t *key, void *request);
+void mkv_path_note(mkv_peer_t *peer, const mkv_path_key_t *key, bool may_be_pulled,
+                   void *request);
 
 /**
  * Path that UCX chose for any call.

@@ -448,7 +448,8 @@ static bool mkv_post_issue(mkv_post_t *post)
         goes_on = (use == MKV_LIST_USE_FULL)
                       ? mkv_post_issue_list(post, pair)
                       : mkv_post_issue_pair(post, use == MKV_LIST_USE_PROBE);
-        post->must_repeat |= (use == MKV_LIST_USE_PROBE) && mkv_pull_is_wanted(post);
+        post->must_repeat |=
+            goes_on && (use == MKV_LIST_USE_PROBE) && mkv_pull_is_wanted(post);
     }
     return mkv_post_is_at_end(post);
 }

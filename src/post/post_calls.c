@@ -9,7 +9,8 @@ void mkv_calls_note(const mkv_calls_t *calls, void *request)
     const mkv_pair_t *pair = &calls->post->plan->map->pairs[calls->from.pair];
     mkv_path_key_t key = mkv_post_path(calls->post, pair, calls->lists != NULL);
 
-    mkv_path_note(calls->post->leg->peer, &key, request);
+    mkv_path_note(calls->post->leg->peer, &key, mkv_post_may_be_pulled(calls->post),
+                  request);
     if ((key.kind == MKV_CALL_PUT) &&
         (mkv_peer_list_use(calls->post->leg->peer, key.local, pair->rmem) ==
          MKV_LIST_USE_PROBE)) {

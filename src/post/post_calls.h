@@ -129,6 +129,12 @@ static inline mkv_path_key_t mkv_post_path(const mkv_post_t *post,
     return key;
 }
 
+/** Whether the owner of the other memory can move such a post. */
+static inline bool mkv_post_may_be_pulled(const mkv_post_t *post)
+{
+    return (post->plan->bytes == NULL) && !post->plan->map->has_parts;
+}
+
 /** Query this request of the group for its path. */
 void mkv_calls_note(const mkv_calls_t *calls, void *request);
 

@@ -8,6 +8,7 @@
  */
 
 #include "post/pull.h"
+#include "post/post_calls.h"
 
 #include "peer/backend.h"
 #include "peer/list_put.h"
@@ -77,8 +78,8 @@ bool mkv_pull_is_wanted(const mkv_post_t *post)
     uint64_t read_by = leg->xfer->ctx->opts->read_by;
 
     if (!leg->xfer->is_active || leg->is_pull_refused || post->is_too_long ||
-        (post->plan->bytes != NULL) || post->plan->map->has_parts ||
-        (read_by == MKV_READ_GET) || (post->num_elements == 0) ||
+        !mkv_post_may_be_pulled(post) || (read_by == MKV_READ_GET) ||
+        (post->num_elements == 0) ||
         !mkv_peer_has_feature(leg->peer, MKV_FEATURE_PUSH)) {
         return false;
     }
