@@ -508,7 +508,7 @@ END_TEST
 static void change_own_key(muct_xgmi_key_t *key, int number)
 {
     uint64_t *const words[] = {&key->address, &key->length, &key->base,
-                               &key->alloc_length};
+                               &key->alloc_length, &key->buffer_id};
 
     switch (number) {
     case 0: /* nothing that is mapped */
@@ -526,14 +526,17 @@ static void change_own_key(muct_xgmi_key_t *key, int number)
     case 4: /* the next key of this slot */
         key->generation += 2;
         break;
+    case 5: /* another file */
+        ++key->handle[0];
+        break;
     default:
-        --*words[number - 5];
+        --*words[number - 6];
     }
 }
 
 START_TEST(numbers_of_a_key_of_this_process_are_checked)
 {
-    enum { NUM_CHANGES = 9 };
+    enum { NUM_CHANGES = 11 };
     uct_rkey_bundle_t rkey;
     muct_xgmi_key_t key;
     uint8_t packed[256];

@@ -13,6 +13,7 @@
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 
 /* ---- keys of this process ---- */
@@ -27,9 +28,11 @@ typedef struct muct_xgmi_issued {
     uint64_t length;
     uint64_t base;
     uint64_t alloc_length;
+    uint64_t buffer_id;
     uint32_t generation;
     uint16_t device;
     uint8_t kind;
+    unsigned char handle[MUCT_XGMI_HANDLE_SIZE];
 } muct_xgmi_issued_t;
 
 static pthread_mutex_t muct_xgmi_issued_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -37,17 +40,21 @@ static muct_xgmi_issued_t muct_xgmi_issued[MUCT_XGMI_MAX_SLOTS];
 
 void muct_xgmi_rkey_issue(const muct_xgmi_key_t *key)
 {
+    muct_xgmi_issued_t *issued = &muct_xgmi_issued[key->slot];
+
     pthread_mutex_lock(&muct_xgmi_issued_lock);
-    muct_xgmi_issued[key->slot] = (muct_xgmi_issued_t){
+    *issued = (muct_xgmi_issued_t){
         .owner = key->owner,
         .address = key->address,
         .length = key->length,
         .base = key->base,
         .alloc_length = key->alloc_length,
+        .buffer_id = key->buffer_id,
         .generation = key->generation,
         .device = key->device,
         .kind = (uint8_t)key->kind,
     };
+    memcpy(issued->handle, key->handle, sizeof(issued->handle));
     pthread_mutex_unlock(&muct_xgmi_issued_lock);
 }
 
@@ -61,7 +68,9 @@ static bool muct_xgmi_rkey_is_issued(const muct_xgmi_key_t *key)
                 (issued->length == key->length) && (issued->base == key->base) &&
                 (issued->alloc_length == key->alloc_length) &&
                 (issued->generation == key->generation) &&
-                (issued->device == key->device) && (issued->kind == key->kind);
+                (issued->device == key->device) && (issued->kind == key->kind) &&
+                (issued->buffer_id == key->buffer_id) &&
+                (memcmp(issued->handle, key->handle, sizeof(issued->handle)) == 0);
     pthread_mutex_unlock(&muct_xgmi_issued_lock);
     return is_issued;
 }
