@@ -17,25 +17,35 @@ void muct_xgmi_stage_init(muct_xgmi_stage_t *stage, const muct_gpu_t *gpu, size_
 }
 
 /* AMD's runtime takes memory of the node that is nearest to the current device. */
-static int muct_xgmi_stage_alloc(muct_xgmi_stage_t *stage, int device)
+static ucs_status_t muct_xgmi_stage_alloc(muct_xgmi_stage_t *stage, int device)
 {
-    int prev, mode, ret = MUCT_HIP_INVALID_VALUE;
+    int prev, ret;
 
-    mode = muct_gpu_relax(stage->gpu);
-    if (muct_gpu_push_device(stage->gpu, device, &prev) == UCS_OK) {
-        ret = stage->gpu->host_malloc(&stage->memory, stage->size * stage->count,
-                                      MUCT_HIP_HOST_PORTABLE | MUCT_HIP_HOST_MAPPED);
-        muct_gpu_pop_device(stage->gpu, device, prev);
+    if (muct_gpu_push_device(stage->gpu, device, &prev) != UCS_OK) {
+        return UCS_ERR_NO_MEMORY; /* logged */
     }
-    muct_gpu_unrelax(stage->gpu, mode);
-    return ret;
+
+    ret = muct_gpu_forget(
+        stage->gpu,
+        stage->gpu->host_malloc(&stage->memory, stage->size * stage->count,
+                                MUCT_HIP_HOST_PORTABLE | MUCT_HIP_HOST_MAPPED));
+    muct_gpu_pop_device(stage->gpu, device, prev);
+    if (ret == MUCT_HIP_SUCCESS) {
+        return UCS_OK;
+    }
+
+    muct_error("hipHostMalloc(%u buffers of %zu bytes) failed: %s", stage->count,
+               stage->size, muct_gpu_error_name(stage->gpu, ret));
+    stage->memory = NULL;
+    return UCS_ERR_NO_MEMORY;
 }
 
 ucs_status_t muct_xgmi_stage_fill(muct_xgmi_stage_t *stage, int device)
 {
     muct_xgmi_buffer_t *buffer;
+    ucs_status_t status;
     unsigned i;
-    int ret;
+    int mode;
 
     stage->buffers = calloc(stage->count, sizeof(*stage->buffers));
     if (stage->buffers == NULL) {
@@ -43,14 +53,13 @@ ucs_status_t muct_xgmi_stage_fill(muct_xgmi_stage_t *stage, int device)
         return UCS_ERR_NO_MEMORY;
     }
 
-    ret = muct_xgmi_stage_alloc(stage, device);
-    if (ret != MUCT_HIP_SUCCESS) {
-        muct_error("hipHostMalloc(%u buffers of %zu bytes) failed: %s", stage->count,
-                   stage->size, muct_gpu_error_name(stage->gpu, ret));
-        stage->memory = NULL;
+    mode = muct_gpu_relax(stage->gpu);
+    status = muct_xgmi_stage_alloc(stage, device);
+    muct_gpu_unrelax(stage->gpu, mode);
+    if (status != UCS_OK) {
         free(stage->buffers);
         stage->buffers = NULL;
-        return UCS_ERR_NO_MEMORY;
+        return status;
     }
 
     for (i = 0; i < stage->count; ++i) {
