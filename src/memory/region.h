@@ -39,7 +39,7 @@ typedef struct mkv_lregion {
     mkv_mem_t *mem;    /**< NULL until committed */
     uint64_t epoch;    /**< First epoch that includes the region; 0 until committed */
     unsigned num_maps;
-    unsigned num_ops; /* open one-sided operations on the region */
+    unsigned num_ops; /* References of open one-sided operations */
 } mkv_lregion_t;
 
 /**

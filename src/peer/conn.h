@@ -32,7 +32,7 @@ typedef enum mkv_conn_event {
     MKV_CONN_REGIONS, /**< The peer's REGIONS */
     MKV_CONN_BYE,     /**< BYE received: the peer has closed the connection */
     MKV_CONN_FLUSHED, /**< The flush of SHAKING has come back */
-    MKV_CONN_FAIL,    /**< Failed to allocate a resource of the connection */
+    MKV_CONN_FAIL,    /**< The connection cannot go on: memory, protocol, options */
     MKV_CONN_BROKEN,  /**< UCX's error callback */
     MKV_CONN_CLOSE,   /**< The caller closes */
     MKV_CONN_IDLE,    /**< No transfer needs it any more */

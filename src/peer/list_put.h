@@ -36,7 +36,7 @@ typedef struct mkv_list_put {
 /** Result of a list put for its caller. */
 typedef enum mkv_list_end {
     MKV_LIST_MOVED,
-    MKV_LIST_REFUSED, /**< No byte was moved; put the pieces one by one */
+    MKV_LIST_REFUSED, /**< Put all pieces one by one; some may have moved */
     MKV_LIST_FAILED
 } mkv_list_end_t;
 

@@ -161,7 +161,7 @@ static bool muct_ucx_movers_are_allowed(const char *tls)
     return false;
 }
 
-/* Whether UCX_TLS allows the ROCm components. */
+/* Whether UCX_TLS passes a test. */
 static bool muct_ucx_is_used(bool (*is_allowed_by)(const char *tls))
 {
     muct_ucx_rocm_config_t config;

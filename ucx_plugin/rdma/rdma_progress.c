@@ -325,8 +325,8 @@ static void muct_rdma_ep_leave_queue(muct_rdma_ep_t *ep, ucs_status_t status)
 static void muct_rdma_iface_leave_broken(muct_rdma_iface_t *iface)
 {
     iface->cqs.has_failed = false;
-    muct_rdma_stock_drop(
-        &iface->stock); /* some completions may be of that queue pair */
+    /* queue pairs made ahead may use the broken queue */
+    muct_rdma_stock_drop(&iface->stock);
     muct_rdma_recover_reopen(iface);
     muct_rdma_iface_end_if(iface, UCS_ERR_IO_ERROR, muct_rdma_ep_has_broken_cq, NULL,
                            muct_rdma_ep_leave_queue);

@@ -90,7 +90,7 @@ static ucs_status_t muct_xgmi_am_connect(muct_xgmi_ep_t *ep)
     ucs_status_t status;
 
     if (ucs_unlikely(iface->inbox == NULL)) {
-        return UCS_ERR_UNSUPPORTED; /* the receiver also has no pipe to signal room */
+        return UCS_ERR_UNSUPPORTED; /* nor a bell, by which a receiver signals room */
     }
 
     ep->outbox = muct_xgmi_outbox_share(&iface->outboxes, ep->owner, ep->peer_iface);

@@ -482,8 +482,7 @@ static UCS_F_NOINLINE size_t muct_xgmi_sgl_add_known(
 }
 
 /*
- * Add the first entries at once, without the search for a run, when the previous list
- * had runs.
+ * Add the first entries at once, when the previous list had runs.
  *
  * @return Number of added entries, all of the first entry's memory.
  */

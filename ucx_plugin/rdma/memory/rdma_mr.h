@@ -42,7 +42,7 @@ struct muct_rdma_mem {
     struct ibv_pd *pd;
     int access; /**< As registered */
     bool is_gpu;
-    bool is_plain;             /**< One chunk: the memory cannot be remapped */
+    bool is_plain;             /**< One chunk */
     bool may_invalidate;       /**< A key was packed for it */
     muct_rdma_chunks_t chunks; /**< GPU memory: as registered */
     ucs_list_link_t list;      /**< Link in the list of all regions of the process */

@@ -17,7 +17,7 @@
 /** Bit of a wr_id: it is a receive's. */
 #define MUCT_RDMA_WR_ID_RECV (1ull << 63)
 
-/** Requested sizes; the device may grant larger ones. */
+/** Requested sizes, then those that the device granted. */
 typedef struct muct_rdma_qp_caps {
     unsigned send_depth; /**< Work requests */
     unsigned recv_depth; /**< Receives; 0 is made 1, as some devices refuse 0 */

@@ -11,8 +11,9 @@
 #include "rdma/ep/rdma_ep.h"
 
 /**
- * Select the work requests to repeat: of the incomplete ones, all that have not
- * arrived, and reads and atomics whose response has not arrived. rdma_replay.c.
+ * Select the work requests to repeat: of the incomplete ones, messages that have not
+ * arrived, writes, and reads whose response has not arrived. Atomics cannot be
+ * repeated. rdma_replay.c.
  *
  * @param [in] received Messages the peer has received since the beginning.
  *

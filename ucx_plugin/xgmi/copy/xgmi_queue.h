@@ -185,9 +185,8 @@ typedef struct muct_xgmi_queue {
     volatile uint32_t *flags; /**< Pinned: of each launch stream the sequence of the
                                  last launch that is over, and behind them the marks
                                  that all streams have come to */
-    uint32_t
-        marks[MUCT_XGMI_MAX_STREAMS]; /**< The last batch launched on each stream */
-    muct_hip_event_t marker;          /**< Recorded now and then, never asked */
+    uint32_t marks[MUCT_XGMI_MAX_STREAMS]; /**< The last mark written to each stream */
+    muct_hip_event_t marker;               /**< Recorded now and then, never asked */
     void *arrivals; /**< Device memory for the kernel: a line a launch stream */
     /** The first ones for launches and calls, the others for long runs */
     muct_hip_stream_t streams[MUCT_XGMI_MAX_STREAMS];
