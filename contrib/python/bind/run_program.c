@@ -32,7 +32,9 @@ static void *run_open(const char *folder, const char *name)
 
     for (i = 0; (i < 2) && (program == NULL); ++i) {
         (void)snprintf(path, sizeof(path), "%s/%s/%s.so", folder, ways[i], name);
-        program = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+        if ((i > 0) || (access(path, F_OK) == 0)) {
+            return dlopen(path, RTLD_NOW | RTLD_LOCAL);
+        }
     }
     return program;
 }
