@@ -31,7 +31,7 @@ _HISTOGRAMS = {
     "vllm:nixl_xfer_time_seconds": ("Time from the call until it was quiet", _TIMES[1:]),
     "vllm:nixl_post_time_seconds": ("Time in the call", _TIMES),
     "vllm:nixl_bytes_transferred": ("Bytes of a transfer", _SIZES),
-    "vllm:nixl_num_descriptors": ("Pieces of a transfer, neighbours being one", _COUNTS),
+    "vllm:nixl_num_descriptors": ("Pieces of a transfer", _COUNTS),
 }
 _COUNTERS = {
     "vllm:nixl_num_failed_transfers": "Transfers that failed, or could not be posted",

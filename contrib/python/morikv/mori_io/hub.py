@@ -332,7 +332,7 @@ class Hub:
             status.Update(StatusCode.SUCCESS, "")
             self.figures.done(seconds, seconds, post.pieces.size(), post.pieces.count)
             return True
-        status._post_s = seconds
+        status._post_s, status._num_pieces = seconds, post.pieces.count
         self._running[operation] = status
         status._run(operation)
         return True
@@ -400,7 +400,7 @@ class Hub:
             return
         info = operation.query()
         if info.status == lib.MKV_OK:
-            self.figures.done(info.age_ns / 1e9, status._post_s, info.bytes, info.pieces)
+            self.figures.done(info.age_ns / 1e9, status._post_s, info.bytes, status._num_pieces)
         status._rest(is_quiet=not event.value)  # else bytes may still arrive at the peer
         if info.status != lib.MKV_OK:
             self._fail(status, code_of(info.status), info.error)

@@ -48,6 +48,7 @@ class TransferStatus:
         self._ended: threading.Event | None = None
         self._is_abort_wanted = False
         self._post_s = 0.0
+        self._num_pieces = 0
 
     def _check_home(self) -> None:
         if self._home is not None:
