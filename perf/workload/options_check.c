@@ -157,6 +157,13 @@ static int perf_options_check_blocks(const perf_options_t *options,
                        here);
             return -1;
         }
+        if ((((here < there) ? here : there) % component->compress) != 0) {
+            perf_error(
+                "--block_size is %u, --decode_block_size %u; expected multiples of "
+                "the %u tokens that %s of %s makes one of",
+                here, there, component->compress, component->name, model->name);
+            return -1;
+        }
     }
     return 0;
 }
