@@ -12,6 +12,7 @@ MODEL is what model.py has made.
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import signal
@@ -74,6 +75,10 @@ class Server:
                 return tokens
         except urllib.error.HTTPError as error:
             print(f"{error.code}: {error.read()[:200]!r}", flush=True)
+            return None
+        except (OSError, http.client.HTTPException) as error:
+            expect(self.process.poll() is None, f"the router has ended: {error}")
+            print(f"no answer: {error}", flush=True)
             return None
 
     def kill(self) -> None:
