@@ -81,6 +81,13 @@ static void allocates_beside_another(void)
     (void)allocate_much(NULL);
 }
 
+/* The locks of a sanitizer's heap are not libc's */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define NUM_CASES_LEFT_OUT 1
+#else
+#define NUM_CASES_LEFT_OUT 0
+#endif
+
 static const struct {
     void (*run)(void);
     int status;
@@ -148,7 +155,7 @@ int main(void)
     tcase = tcase_create("seccomp");
     mkv_test_init();
     tcase_add_loop_test(tcase, a_waiting_caller_is_seen, 0,
-                        (int)(sizeof(cases) / sizeof(cases[0])));
+                        (int)(sizeof(cases) / sizeof(cases[0])) - NUM_CASES_LEFT_OUT);
     suite_add_tcase(suite, tcase);
     return mkv_check_run(suite, CK_FORK_GETENV, CK_NORMAL);
 }
