@@ -397,20 +397,24 @@ pool() {
 # Lists of short and long blocks by NIXL as pip gives it: over mori_xgmi, and over the lane of
 # the UCX in its wheel.
 nixl() {
-    local lists=("256 32768" "1024 16384" "4096 4096" "65536 512") list size blocks op lane repeats=20
+    local lists=("256 32768" "1024 16384" "4096 4096" "65536 512") list size blocks op lane modules repeats=20
 
     if [ ! -e "$root/gpu/nixl" ]; then
         print "-- nixl: skipped: no NIXL packed (GPU_NIXL)"
         return
     fi
     [ -z "$fake" ] || lists=("256 64") repeats=1
-    for lane in mori_xgmi,tcp cuda_ipc,cuda_copy,tcp; do
-        [ -z "$fake" ] || lane=mori_xgmi,tcp
+    # NIXL refuses a list without CUDA where NVIDIA's GPUs are; without its modules UCX takes the
+    # memory for HIP's
+    for lane in mori_xgmi,cuda_copy,tcp cuda_ipc,cuda_copy,tcp; do
+        modules=all
+        [[ $lane != mori_* ]] || modules=^cuda
+        [ -z "$fake" ] || lane=mori_xgmi,tcp modules=all
         for list in "${lists[@]}"; do
             read -r size blocks <<<"$list"
             for op in WRITE READ; do
                 stage "NIXL $op, $blocks of $size by $lane" 40 inside env LD_LIBRARY_PATH=/gpu/lib:/gpu/driver:/gpu/nixl/cuda \
-                    PYTHONPATH=/gpu/nixl NIXL_LOG_LEVEL=FATAL UCX_TLS="$lane" python3 "$tree/perf/nixl/nixl_lists.py" \
+                    PYTHONPATH=/gpu/nixl NIXL_LOG_LEVEL=FATAL UCX_TLS="$lane" UCX_MODULES="$modules" python3 "$tree/perf/nixl/nixl_lists.py" \
                     --op $op --size "$size" --blocks "$blocks" --repeats $repeats &&
                     grep median "$work/stage.log" >>"$report"
             done
