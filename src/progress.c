@@ -152,8 +152,7 @@ unsigned mkv_progress_locked(mkv_ctx_t *ctx)
     count += mkv_ctx_pump(ctx);
     mkv_ctx_check_deadlines(ctx);
     count += (ctx->next_deadline == 0); /* to be looked at again */
-    if (!mkv_list_is_empty(&ctx->dirty_xfers) ||
-        !mkv_list_is_empty(&ctx->changed_peers)) {
+    if (mkv_ctx_has_steps(ctx)) {
         count += mkv_progress_step(ctx);
     }
     count += mkv_ctx_has_signals(ctx) ? mkv_credits_report(ctx) : 0;

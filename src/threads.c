@@ -152,8 +152,7 @@ static uint64_t mkv_thread_arm(mkv_ctx_t *ctx)
     uint64_t now = mkv_ctx_now(ctx), wait = MKV_THREAD_SLEEP_NS, count;
 
     mkv_ctx_poll_ends(ctx);
-    if (!mkv_list_is_empty(&ctx->dirty_xfers) ||
-        !mkv_list_is_empty(&ctx->changed_peers) || (ctx->next_deadline <= now)) {
+    if (mkv_ctx_has_steps(ctx) || (ctx->next_deadline <= now)) {
         return 0;
     }
     if (ctx->num_asking_gates > 0) {

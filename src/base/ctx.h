@@ -243,6 +243,12 @@ static inline unsigned mkv_ctx_step(mkv_ctx_t *ctx)
 {
     return ctx->step(ctx);
 }
+/** Whether a step is deferred to mkv_ctx_step(). */
+static inline bool mkv_ctx_has_steps(const mkv_ctx_t *ctx)
+{
+    return !mkv_list_is_empty(&ctx->dirty_xfers) ||
+           !mkv_list_is_empty(&ctx->changed_peers);
+}
 /** One round of progress. @return How much it moved. */
 static inline unsigned mkv_ctx_progress(mkv_ctx_t *ctx)
 {

@@ -493,8 +493,7 @@ static mkv_status_t mkv_arm_locked(mkv_ctx_t *ctx)
         return mkv_error(&ctx->log, MKV_ERR_UNSUPPORTED, "call mkv_event_fd() first");
     }
     if (ctx->is_progress_due || mkv_ctx_has_events(ctx) ||
-        (ctx->num_asking_gates > 0) || !mkv_list_is_empty(&ctx->dirty_xfers) ||
-        !mkv_list_is_empty(&ctx->changed_peers) ||
+        (ctx->num_asking_gates > 0) || mkv_ctx_has_steps(ctx) ||
         (ctx->next_deadline <= mkv_ctx_now(ctx))) {
         return MKV_ERR_BUSY;
     }

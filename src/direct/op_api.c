@@ -17,8 +17,7 @@ static bool mkv_op_is_all_done(const mkv_ctx_t *ctx, uint64_t deadline)
 {
     mkv_peer_t *peer;
 
-    if (!mkv_list_is_empty(&ctx->dirty_ops) || !mkv_list_is_empty(&ctx->dirty_xfers) ||
-        !mkv_list_is_empty(&ctx->changed_peers) ||
+    if (mkv_ctx_has_steps(ctx) || !mkv_list_is_empty(&ctx->dirty_ops) ||
         !mkv_list_is_empty(&ctx->busy_peers) || mkv_ctx_has_events(ctx) ||
         (ctx->next_deadline < deadline)) {
         return false;

@@ -571,12 +571,15 @@ static mkv_status_t add_bytes(const pair_side_t *side, int32_t layer, void *base
     return mkv_region_add(side->ctx, &region, id_p);
 }
 
+static mkv_region_id_t odd_id; /* of every other piece */
+
 static void add_ends(void)
 {
     OK(add_bytes(A, 1, bytes_here, &ids[0]));
     OK(add_bytes(B, 2, bytes_there, &ids[1]));
     OK(mkv_regions_commit(A->ctx, NULL));
     OK(mkv_regions_commit(B->ctx, NULL));
+    odd_id = ids[0];
     pair_run();
 }
 
@@ -590,7 +593,8 @@ static mkv_status_t post_many(void)
     size_t i;
 
     for (i = 0; i < NUM_PIECES; ++i) {
-        pieces[i] = (mkv_op_piece_t){ids[0], ids[1], 2 * (i % 1000), 3 * (i % 1000), 1};
+        pieces[i] = (mkv_op_piece_t){(i % 2 == 0) ? ids[0] : odd_id, ids[1],
+                                     2 * (i % 1000), 3 * (i % 1000), 1};
     }
     return mkv_op_post(A->peers[1], &params, &op);
 }
@@ -646,25 +650,6 @@ START_TEST(a_post_of_many_pieces_lets_other_threads_in)
 }
 END_TEST
 
-static mkv_region_id_t other_id;
-
-/* Each piece in another region than the one before it */
-static mkv_status_t post_many_regions(void)
-{
-    static mkv_op_piece_t pieces[NUM_PIECES];
-    const mkv_op_params_t params = {.size = sizeof(params),
-                                    .mode = MKV_WRITE,
-                                    .pieces = pieces,
-                                    .num_pieces = NUM_PIECES};
-    size_t i;
-
-    for (i = 0; i < NUM_PIECES; ++i) {
-        pieces[i] = (mkv_op_piece_t){(i % 2 == 0) ? ids[0] : other_id, ids[1], 0,
-                                     3 * (i % 1000), 1};
-    }
-    return mkv_op_post(A->peers[1], &params, &op);
-}
-
 static mkv_status_t close_op(void)
 {
     return mkv_op_close(op);
@@ -682,17 +667,17 @@ START_TEST(a_close_of_many_regions_lets_other_threads_in)
 
     pair_setup();
     add_ends();
-    OK(add_bytes(A, 3, allocs[0], &other_id));
+    OK(add_bytes(A, 3, allocs[0], &odd_id));
     OK(mkv_regions_commit(A->ctx, NULL));
     pair_run();
-    OK(post_many_regions());
+    OK(post_many());
     pair_run();
     ck_assert_int_eq(mkv_op_status(op), MKV_OK);
     ck_assert_uint_eq(count_pauses(&call), 3);
     OK(call.status);
     ck_assert(mkv_list_is_empty(&A->ctx->ops));
     OK(mkv_regions_drop(A->ctx, ids, 1));
-    OK(mkv_regions_drop(A->ctx, &other_id, 1));
+    OK(mkv_regions_drop(A->ctx, &odd_id, 1));
     pair_teardown();
 }
 END_TEST
