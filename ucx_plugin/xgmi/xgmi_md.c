@@ -412,7 +412,6 @@ static ucs_status_t muct_xgmi_md_mkey_pack(uct_md_h md, uct_mem_h memh, void *ad
         key.kind = mem->is_host ? MUCT_XGMI_KEY_FILE : MUCT_XGMI_KEY_REMOTE;
         key.slot = mem->slot;
         key.generation = mem->generation;
-        muct_xgmi_rkey_issue(&key);
     } else {
         key.kind = MUCT_XGMI_KEY_LOCAL;
         key.base = mem->address;
@@ -420,6 +419,9 @@ static ucs_status_t muct_xgmi_md_mkey_pack(uct_md_h md, uct_mem_h memh, void *ad
     }
 
     muct_xgmi_key_pack(&key, buffer);
+    if (key.kind != MUCT_XGMI_KEY_LOCAL) {
+        muct_xgmi_rkey_issue(key.slot, buffer);
+    }
     return UCS_OK;
 }
 

@@ -20,64 +20,33 @@
 
 /*
  * A key that names this process comes back from a peer, and the address in it is used
- * as it is. So its numbers must be those of the last key that was packed for its slot.
+ * as it is. So it must be the last key that was packed for its slot.
  */
-typedef struct muct_xgmi_issued {
-    uint64_t owner;
-    uint64_t address;
-    uint64_t length;
-    uint64_t base;
-    uint64_t alloc_length;
-    uint64_t buffer_id;
-    uint32_t generation;
-    uint16_t device;
-    uint8_t kind;
-    unsigned char handle[MUCT_XGMI_HANDLE_SIZE];
-} muct_xgmi_issued_t;
-
 static pthread_mutex_t muct_xgmi_issued_lock = PTHREAD_MUTEX_INITIALIZER;
-static muct_xgmi_issued_t muct_xgmi_issued[MUCT_XGMI_MAX_SLOTS];
+static unsigned char muct_xgmi_issued[MUCT_XGMI_MAX_SLOTS][MUCT_XGMI_KEY_PACKED_SIZE];
 
-void muct_xgmi_rkey_issue(const muct_xgmi_key_t *key)
+void muct_xgmi_rkey_issue(uint32_t slot, const void *packed)
 {
-    muct_xgmi_issued_t *issued = &muct_xgmi_issued[key->slot];
-
     pthread_mutex_lock(&muct_xgmi_issued_lock);
-    *issued = (muct_xgmi_issued_t){
-        .owner = key->owner,
-        .address = key->address,
-        .length = key->length,
-        .base = key->base,
-        .alloc_length = key->alloc_length,
-        .buffer_id = key->buffer_id,
-        .generation = key->generation,
-        .device = key->device,
-        .kind = (uint8_t)key->kind,
-    };
-    memcpy(issued->handle, key->handle, sizeof(issued->handle));
+    memcpy(muct_xgmi_issued[slot], packed, MUCT_XGMI_KEY_PACKED_SIZE);
     pthread_mutex_unlock(&muct_xgmi_issued_lock);
 }
 
-static bool muct_xgmi_rkey_is_issued(const muct_xgmi_key_t *key)
+static bool muct_xgmi_rkey_is_issued(uint32_t slot, const void *packed)
 {
-    const muct_xgmi_issued_t *issued = &muct_xgmi_issued[key->slot];
     bool is_issued;
 
     pthread_mutex_lock(&muct_xgmi_issued_lock);
-    is_issued = (issued->owner == key->owner) && (issued->address == key->address) &&
-                (issued->length == key->length) && (issued->base == key->base) &&
-                (issued->alloc_length == key->alloc_length) &&
-                (issued->generation == key->generation) &&
-                (issued->device == key->device) && (issued->kind == key->kind) &&
-                (issued->buffer_id == key->buffer_id) &&
-                (memcmp(issued->handle, key->handle, sizeof(issued->handle)) == 0);
+    is_issued = memcmp(muct_xgmi_issued[slot], packed, MUCT_XGMI_KEY_PACKED_SIZE) == 0;
     pthread_mutex_unlock(&muct_xgmi_issued_lock);
     return is_issued;
 }
 
-static ucs_status_t muct_xgmi_rkey_check_own(const muct_xgmi_key_t *key)
+static ucs_status_t muct_xgmi_rkey_check_own(const muct_xgmi_key_t *key,
+                                             const void *packed)
 {
-    if ((key->slot < MUCT_XGMI_MAX_SLOTS) && muct_xgmi_rkey_is_issued(key)) {
+    if ((key->slot < MUCT_XGMI_MAX_SLOTS) &&
+        muct_xgmi_rkey_is_issued(key->slot, packed)) {
         return UCS_OK;
     }
 
@@ -157,8 +126,9 @@ ucs_status_t muct_xgmi_rkey_unpack(uct_component_t *component, const void *buffe
         goto err_free;
     }
 
-    status = muct_xgmi_peer_is_self(rkey->peer) ? muct_xgmi_rkey_check_own(&rkey->key)
-                                                : UCS_OK;
+    status = muct_xgmi_peer_is_self(rkey->peer)
+                 ? muct_xgmi_rkey_check_own(&rkey->key, buffer)
+                 : UCS_OK;
     if (status == UCS_OK) {
         status = muct_xgmi_rkey_try(rkey);
     }

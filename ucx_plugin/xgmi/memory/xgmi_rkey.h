@@ -21,8 +21,13 @@ typedef struct muct_xgmi_rkey {
 } muct_xgmi_rkey_t;
 
 
-/** Note a key of this process, before a peer receives it. Its slot must be valid. */
-void muct_xgmi_rkey_issue(const muct_xgmi_key_t *key);
+/**
+ * Note a key of this process, before a peer receives it.
+ *
+ * @param [in] slot    Slot of the key, below @ref MUCT_XGMI_MAX_SLOTS.
+ * @param [in] packed  @ref MUCT_XGMI_KEY_PACKED_SIZE bytes.
+ */
+void muct_xgmi_rkey_issue(uint32_t slot, const void *packed);
 
 
 /** Operations of the component's table that concern keys. */
