@@ -28,7 +28,7 @@ typedef struct perf_block_table {
     uint64_t number;     /**< Of the request */
     uint32_t tokens;     /**< Of the prompt */
     uint32_t num_blocks; /**< Of the prompt */
-    uint32_t num_shared; /**< Leading blocks whose contents are already there */
+    uint32_t num_shared; /**< Leading blocks that already hold their contents */
     uint32_t *blocks;
     uint64_t *keys;         /**< Of each block: equal ones may be shared */
     uint64_t *contents;     /**< perf_geometry_num_keys() for each block; see

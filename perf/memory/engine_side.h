@@ -40,7 +40,7 @@ typedef struct perf_engine_side {
 /** Blocks of one component and the expected contents of each. */
 typedef struct perf_list {
     uint32_t num;
-    uint32_t num_shared; /**< Leading blocks whose contents are already there */
+    uint32_t num_shared; /**< Leading blocks that already hold their contents */
     uint32_t *blocks;
     uint64_t *keys; /**< perf_pool_shape_t::num_keys of each block */
 } perf_list_t;

@@ -33,9 +33,9 @@ typedef struct perf_geometry {
     unsigned num_layers;   /**< Of the model */
     unsigned num_parts;    /**< Of component 0; 2: keys and values apart */
     unsigned block_tokens; /**< Tokens in a block */
-    unsigned key_tokens; /**< Tokens of a block whose contents have a key of their own:
-                              all, or as many as the peer's blocks have, if fewer */
-    size_t piece_bytes;  /**< Bytes of a piece of the first component */
+    unsigned key_tokens;   /**< Tokens of a block that share a key of their contents:
+                                all, or as many as the peer's blocks have, if fewer */
+    size_t piece_bytes;    /**< Bytes of a piece of the first component */
     size_t block_bytes; /**< Bytes of a block in all components that keep every token */
     perf_share_t shares[PERF_MAX_COMPONENTS];
 } perf_geometry_t;

@@ -104,7 +104,7 @@ typedef struct perf_options {
     perf_post_t post;
     uint32_t layer_us; /**< Time the model takes for a layer, microseconds */
     /* sweep */
-    const char *benchmark; /**< Benchmark whose rows replace the sizes; NULL: none */
+    const char *benchmark; /**< Its rows replace the sizes; NULL: none */
     perf_scheme_t scheme;
     perf_location_t location;
     uint64_t start_block_size, max_block_size;

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MKV_MAX_OUTER 64u /* pairs of one group whose pieces form no grid */
+#define MKV_MAX_OUTER 64u /* pairs of one group, where its pieces form no grid */
 
 typedef struct mkv_match {
     mkv_map_t *map;

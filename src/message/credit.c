@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Credits for messages of the caller, and for notes, whose room is taken when their
- * operation is posted.
+ * Credits for messages of the caller, and for notes. Posting an operation takes the
+ * credit of its note.
  *
  * Each side counts the bytes sent under a connection and the bytes polled, with a fixed
  * part for each message. The receiver reports its MAX_QUEUED in HELLO. By CREDIT it

@@ -4,8 +4,8 @@
 #define MKV_GRANT_H
 
 /**
- * @file Registrations whose keys are granted to a peer: those that a map with the peer
- * uses. The next description sent to the peer contains their keys. The caller holds the
+ * @file Registrations that a map with a peer uses: the peer is granted their keys. The
+ * next description sent to the peer contains their keys. The caller holds the
  * context's lock.
  */
 

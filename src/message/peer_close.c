@@ -18,8 +18,8 @@
 
 /* Interval of checks while blocks wait for a proof */
 #define MKV_PEER_LOOK_NS (20 * MKV_NSEC_PER_MSEC)
-/* Time that a closing context waits for a peer in the same process, whose progress
- * may be made by the closing thread itself. All transfers have ended by then. */
+/* Time that a closing context waits for a peer in the same process. The closing thread
+ * may be the one that makes the peer's progress. All transfers have ended by then. */
 #define MKV_PEER_HERE_MS 1000u
 /* Idle rounds of UCX's progress until all messages of a dead process count as received
  */
@@ -156,7 +156,7 @@ bool mkv_peer_is_harmless(mkv_peer_t *peer)
         return false; /* its processor or GPU needs no connection of ours */
     }
     /* A connection that UCX has reported broken carries no more data. This does not
-     * hold if this side has cut it off from a slow peer, whose data may still be in
+     * hold if this side has cut it off from a slow peer, as its data may still be in
      * flight in other sockets, or if the peer still holds its claim. */
     return mkv_peer_is_refused_once_cut(peer) ||
            ((peer->end != MKV_PEER_END_CUT) &&

@@ -80,7 +80,7 @@ static bool mkv_tl_is_local(const char *name)
     return (strncmp(name, "ud_", 3) != 0);
 }
 
-/* Whether the text has a word "NAME.../DEVICE" whose name begins with the prefix */
+/* Whether the text has a word "PREFIX.../DEVICE" */
 static bool mkv_text_names(const char *text, const char *prefix)
 {
     const char *at = text;

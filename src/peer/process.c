@@ -443,7 +443,7 @@ static bool mkv_claims_hold(const mkv_claims_t *claims, uint64_t claim)
 }
 
 /*
- * Check a context of this process, whose state can be read.
+ * Check a context of this process: its state can be read.
  *
  * @return false: it is of another process.
  */

@@ -79,7 +79,7 @@ prove two 0 '^SAFE  *NIC, host memory'
 # shellcheck disable=SC2016 # the stub expands it
 printf '#!/bin/sh\necho $$ >%s/pid\necho it hangs\nexec sleep 1000\n' "$work" >"$work/far/mori_kv_perf"
 chmod +x "$work/far/mori_kv_perf"
-# kv_perf here, whose peer does not listen, gives up after as long
+# no peer listens, so the local mori_kv_perf gives up after the same 5 s
 prove stuck 2 '^NOT SAFE  *NIC, host memory: .*\(did not end in time\|was not reached within 5 s\)' --limit 5
 grep -q 'it hangs' "$work/stuck.log" || fail "the output of a stage that ran into its limit is lost"
 for _ in $(seq 600); do

@@ -55,7 +55,7 @@ typedef struct muct_xgmi_mem {
     bool is_host;
     bool is_private;       /**< Not memory of a file that peers can map */
     muct_pin_t pin;        /**< Of host memory */
-    muct_xgmi_file_t file; /**< File of host memory whose key was packed */
+    muct_xgmi_file_t file; /**< File of host memory, once a key was packed */
     bool has_slot;
     bool may_invalidate; /**< A key was packed for it */
     uint32_t slot;

@@ -2,8 +2,8 @@
 
 /*
  * A program of a wheel. It is a shared object, ../lib/NAME.so or ../../lib/NAME.so
- * beside this file's copy NAME, whose references to UCX are open. They are resolved by
- * the UCX that LIBMORIKV_UCX names, as `python -m morikv` sets it, or the linker's.
+ * beside this file's copy NAME. The object is linked without UCX: LIBMORIKV_UCX, which
+ * `python -m morikv` sets, names the UCX to load; without it the linker finds one.
  */
 
 #include <dlfcn.h>

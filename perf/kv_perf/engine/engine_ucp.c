@@ -3,7 +3,7 @@
 /*
  * UCP as NIXL's UCX backend drives it: endpoints in peer failure mode, one call for
  * each block with a memory handle, requests of all but the last freed at once, one
- * endpoint flush behind them whose end completes the post. With SGL, the blocks are one
+ * endpoint flush behind them; its end completes the post. With SGL, the blocks are one
  * call on arrays that were made when the job was started.
  *
  * A post is complete exactly once, when its flush is; flushes of one endpoint end in

@@ -23,7 +23,7 @@ typedef void (*perf_session_handler_t)(void *arg, const mkv_event_t *event);
 
 /** Rank of a context, number of ranks, and the purpose of its maps. */
 typedef struct perf_session_rank {
-    uint32_t tp_rank, tp_size; /**< 0: nobody asks */
+    uint32_t tp_rank, tp_size; /**< 0: unused */
     uint32_t map_flags;
 } perf_session_rank_t;
 

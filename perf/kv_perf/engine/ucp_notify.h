@@ -28,7 +28,7 @@ typedef struct perf_ucp_notify {
 
 
 /**
- * Receive notifications, on a worker whose context has active messages.
+ * Receive notifications, on a worker of a context with active messages.
  *
  * @param [in] notify  Must outlive the worker.
  *

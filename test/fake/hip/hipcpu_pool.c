@@ -159,7 +159,7 @@ static hipError_t hipcpu_pool_alloc(void **ptr, size_t size, hipMemPool_t pool)
     return error;
 }
 
-/* In a child of fork(2), whose parent's other threads do not give the lock back. */
+/* In a child of fork(2): another thread of the parent may hold the lock. */
 static void hipcpu_pools_in_child(void)
 {
     pthread_mutex_init(&hipcpu_pools_lock, NULL);

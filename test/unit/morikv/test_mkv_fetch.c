@@ -220,7 +220,7 @@ START_TEST(an_owner_with_emulated_gets_refuses)
 }
 END_TEST
 
-/* Loop index: 1 layers whose owner refuses them in between, and puts */
+/* Loop index: 1: the owner refuses a layer in between, which this side then puts */
 START_TEST(layers_are_notified_in_every_order)
 {
     mkv_sel_t sel = {.size = sizeof(sel), .fields = MKV_SEL_LAYERS | MKV_SEL_NOTIFY};

@@ -233,8 +233,9 @@ static size_t muct_rdma_iov_length(const uct_iov_t *iov)
     return iov->length * ((iov->count > 1) ? iov->count : 1);
 }
 
-/* Length of a vector, whose memory handles are checked. Memory without a handle is
- * invalid unless the device supports implicit access; the device reports the error. */
+/* Check the memory handles of a vector and return its length. Memory without a handle
+ * is invalid unless the device supports implicit access; the device reports the error.
+ */
 static ucs_status_t muct_rdma_ep_check_iov(const muct_rdma_ep_t *ep,
                                            const uct_iov_t *iov, size_t iovcnt,
                                            size_t *total_p)

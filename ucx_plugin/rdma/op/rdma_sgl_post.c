@@ -238,7 +238,7 @@ static UCS_F_NOINLINE size_t muct_rdma_sgl_fill_run(muct_rdma_sgl_writer_t *writ
     return i;
 }
 
-/* The first block from @a i on whose keys differ from those of block @a i. */
+/* The first block behind @a i with other keys than block @a i. */
 static size_t muct_rdma_sgl_run_end(const muct_rdma_sgl_t *sgl, size_t i)
 {
     size_t end = i + 1;

@@ -45,7 +45,7 @@
 
 #define MUCT_XGMI_MAP_NUM_BUCKETS 8192
 
-/* Number of evicted regions whose keys are remembered. */
+/* Number of evicted regions of which keys are kept. */
 #define MUCT_XGMI_MAP_NUM_EVICTED 4096
 
 typedef struct muct_xgmi_map_region {

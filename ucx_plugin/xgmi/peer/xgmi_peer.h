@@ -45,8 +45,8 @@
 /** Exported registrations a process can have at a time */
 #define MUCT_XGMI_MAX_SLOTS 65536
 
-/** Interfaces of a process whose end is visible to peers; for further interfaces only
- * the process's end is */
+/** Peers see the end of so many interfaces of a process; of further ones they see only
+ * the end of the process */
 #define MUCT_XGMI_MAX_IFACES 4096
 
 /** Processes that may use one process's memory at a time: the bits that a slot of a
