@@ -201,7 +201,7 @@ void fake_verbs_advance(uint64_t nsec);
 /**
  * Treat a range as memory of a GPU, reached over PCIe. A write to it is acknowledged,
  * and becomes visible after a later read from memory of the same GPU on the same queue
- * pair.
+ * pair, or when the written device sends from memory of that GPU.
  *
  * The range belongs to this process and is written by its queue pairs. Writes to other
  * memory are visible at once.

@@ -501,6 +501,7 @@ int fv_datagram(fv_qp_t *qp, fv_send_t *send);
 int fv_gpu_write(fv_qp_t *qp, const fv_wire_mr_t *mr, const fv_send_t *send,
                  const struct ibv_sge *local, unsigned count);
 void fv_gpu_push(fv_qp_t *qp, const fv_wire_mr_t *mr, const fv_send_t *send);
+void fv_gpu_push_by_send(const fv_qp_t *qp, const fv_send_t *send);
 void fv_gpu_push_for_all(const fv_wire_mr_t *mr, const fv_send_t *send);
 void fv_gpu_push_all(fv_qp_t *qp);
 

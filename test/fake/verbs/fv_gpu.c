@@ -8,7 +8,10 @@
  * Memory of GPUs, behind PCIe. A device acknowledges a write when it has posted it, and
  * gives no guarantee of its arrival. In the fake the write arrives when a later read
  * from the same GPU on the same queue pair pushes it. (On a real machine a read of a
- * different queue pair may do so as well, or luck.)
+ * different queue pair may do so as well, or luck.) The device that wrote also pushes
+ * it when it reads from the GPU what it sends: PCI Express lets no read pass a posted
+ * write (Base Specification, table of ordering rules), and RCCL flushes by another
+ * queue pair of the device that received (net_ib.cc, ncclIbIflush()).
  */
 
 #define FV_MAX_RANGES 64
@@ -51,15 +54,10 @@ void fv_gpu_forget(void)
     fv_gpu_lookup = NULL;
 }
 
-/* Find the GPU of a region's byte; false when it is host memory. */
-static bool fv_gpu_of(const fv_wire_mr_t *mr, uint64_t address, unsigned *gpu)
+static bool fv_gpu_of_address(uint64_t address, unsigned *gpu)
 {
     unsigned i;
     int found;
-
-    if (mr->pid != fv.pid) {
-        return false;
-    }
 
     for (i = 0; i < fv_num_ranges; i++) {
         if (address - fv_ranges[i].begin < fv_ranges[i].length) {
@@ -72,6 +70,12 @@ static bool fv_gpu_of(const fv_wire_mr_t *mr, uint64_t address, unsigned *gpu)
         (fv_gpu_lookup != NULL) ? fv_gpu_lookup((const void *)(uintptr_t)address) : -1;
     *gpu = (unsigned)found;
     return found >= 0;
+}
+
+/* Find the GPU of a region's byte; false when it is host memory. */
+static bool fv_gpu_of(const fv_wire_mr_t *mr, uint64_t address, unsigned *gpu)
+{
+    return (mr->pid == fv.pid) && fv_gpu_of_address(address, gpu);
 }
 
 /* Land one posted write; it is dropped when the region is not registered any more. */
@@ -109,6 +113,30 @@ void fv_gpu_push(fv_qp_t *qp, const fv_wire_mr_t *mr, const fv_send_t *send)
 
     if ((qp->posted != NULL) && fv_gpu_of(mr, send->remote_addr, &gpu)) {
         fv_gpu_land_some(qp, false, gpu);
+    }
+}
+
+static bool fv_gpu_is_written_by(const fv_qp_t *qp, unsigned device)
+{
+    const fv_wire_qp_t *peer =
+        (qp->posted != NULL) ? fv_wire_qp_find(qp->wire->dest_qp_num) : NULL;
+
+    return (peer != NULL) && (peer->device == device);
+}
+
+void fv_gpu_push_by_send(const fv_qp_t *qp, const fv_send_t *send)
+{
+    unsigned i, gpu;
+    fv_qp_t *other;
+
+    for (other = fv.qps; other != NULL; other = other->next) {
+        for (i = 0;
+             fv_gpu_is_written_by(other, qp->wire->device) && (i < send->num_sge);
+             i++) {
+            if (fv_gpu_of_address(send->sge[i].addr, &gpu)) {
+                fv_gpu_land_some(other, false, gpu);
+            }
+        }
     }
 }
 

@@ -422,6 +422,9 @@ int fv_respond(fv_qp_t *qp, fv_send_t *send)
         return fv_reject(peer, IBV_WC_REM_INV_REQ_ERR);
     }
 
+    if (!reads) {
+        fv_gpu_push_by_send(qp, send);
+    }
     switch (send->opcode) {
     case IBV_WR_SEND:
     case IBV_WR_SEND_WITH_IMM:
