@@ -84,6 +84,8 @@ muct_sources += \
 	ucx_plugin/rdma/op/rdma_sgl.h \
 	ucx_plugin/rdma/op/rdma_sgl_check.c \
 	ucx_plugin/rdma/op/rdma_sgl_check.h \
+	ucx_plugin/rdma/op/rdma_pull.c \
+	ucx_plugin/rdma/op/rdma_pull.h \
 	ucx_plugin/rdma/op/rdma_sgl_defer.c \
 	ucx_plugin/rdma/op/rdma_sgl_defer.h \
 	ucx_plugin/rdma/op/rdma_sgl_post.c \

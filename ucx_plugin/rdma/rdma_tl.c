@@ -20,6 +20,7 @@
 #include "rdma/op/rdma_am.h"
 #include "rdma/op/rdma_ep_amo.h"
 #include "rdma/op/rdma_ep_rma.h"
+#include "rdma/op/rdma_pull.h"
 #include "rdma/rdma_progress.h"
 #include "rdma/rdma_query.h"
 #include "rdma/recovery/rdma_move.h"
@@ -117,6 +118,7 @@ static void muct_rdma_tl_ep_stopped(muct_rdma_ep_t *ep, ucs_status_t status)
     if (ep->job != NULL) {
         muct_rdma_job_end(ep, status);
     }
+    muct_rdma_pull_cleanup(ep, status);
     muct_rdma_am_cleanup(ep);
 }
 
@@ -126,6 +128,17 @@ static void muct_rdma_tl_ep_progress(muct_rdma_ep_t *ep)
     if (ep->job != NULL) {
         muct_rdma_job_progress(ep);
     }
+    muct_rdma_pull_progress(ep);
+}
+
+static bool muct_rdma_tl_ep_has_work(const muct_rdma_ep_t *ep)
+{
+    return muct_rdma_am_has_work(ep) || muct_rdma_pull_has_work(ep);
+}
+
+static bool muct_rdma_tl_ep_is_runnable(const muct_rdma_ep_t *ep)
+{
+    return muct_rdma_am_is_runnable(ep) || muct_rdma_pull_is_runnable(ep);
 }
 
 static const muct_rdma_ep_listener_t muct_rdma_tl_ep_listener = {
@@ -137,8 +150,9 @@ static const muct_rdma_ep_listener_t muct_rdma_tl_ep_listener = {
     .stopping = muct_rdma_recover_cancel,
     .stopped = muct_rdma_tl_ep_stopped,
     .progress = muct_rdma_tl_ep_progress,
-    .has_work = muct_rdma_am_has_work,
-    .is_runnable = muct_rdma_am_is_runnable,
+    .pull_pages = muct_rdma_pull_pages,
+    .has_work = muct_rdma_tl_ep_has_work,
+    .is_runnable = muct_rdma_tl_ep_is_runnable,
 };
 
 /* ---- open, close ---- */
@@ -261,6 +275,7 @@ static ucs_status_t muct_rdma_iface_init_pools(muct_rdma_iface_t *iface,
                             iface->rx_offset + iface->limits.seg_size, align,
                             iface->limits.rx_depth + MUCT_RDMA_CREDIT_RECEIVES,
                             config->max_bufs, "receive");
+    iface->tx_pool.is_open = true; /* to answers of gets; rdma_pull.c */
     return UCS_OK;
 }
 

@@ -46,12 +46,14 @@ typedef struct row {
     unsigned num_gpus;
     const char *num_qps;
     const char *depth;
+    const char *reads; /* NULL: as many as the devices have */
 } row_t;
 
-/* The first rows are the most important. */
+/* The first rows are the most important. The last have no reads at all. */
 static const row_t rows[] = {
-    {8, "2", "512"}, {8, "2", "2"},   {8, "1", "512"}, {8, "1", "2"},
-    {1, "1", "512"}, {2, "1", "512"}, {2, "2", "512"},
+    {8, "2", "512"}, {8, "2", "2"},        {8, "1", "512"},
+    {8, "1", "2"},   {1, "1", "512"},      {2, "1", "512"},
+    {2, "2", "512"}, {8, "2", "512", "0"}, {8, "1", "4", "0"},
 };
 
 #define FEW_ROWS 2
@@ -74,6 +76,9 @@ static void start(const row_t *row)
 
     setenv("UCX_MORI_RDMA_NUM_QPS", row->num_qps, 1);
     setenv("UCX_MORI_RDMA_TX_DEPTH", row->depth, 1);
+    if (row->reads != NULL) {
+        setenv("UCX_MORI_RDMA_MAX_READS", row->reads, 1);
+    }
     rig_open(&rig, SIZE);
     rig_connect(&rig, &conn);
     fake_verbs_gpu_lookup(mkv_hip_device_of);
@@ -340,6 +345,14 @@ START_TEST(atomic_on_every_gpu_is_flushed)
 }
 END_TEST
 
+/* The answer to a first flush by messages reports that the peer's device has granted
+ * reads. */
+static void learn_of_reads(void)
+{
+    write_to(0, BY_ZCOPY);
+    flush_with(UCT_FLUSH_FLAG_LOCAL);
+}
+
 START_TEST(flush_reads_once_from_each_gpu_written_to)
 {
     const row_t row = {8, "1", "512"};
@@ -347,6 +360,7 @@ START_TEST(flush_reads_once_from_each_gpu_written_to)
     unsigned i;
 
     start(&row);
+    learn_of_reads();
     for (i = 0; i < 3 * num_gpus; i++) {
         write_to(i % num_gpus, BY_ZCOPY);
     }
@@ -438,6 +452,7 @@ START_TEST(flush_of_more_gpus_than_there_is_room_for)
     unsigned gpu;
 
     start(&row);
+    learn_of_reads();
     for (gpu = 0; gpu < num_gpus; gpu++) {
         write_to(gpu, BY_ZCOPY);
     }

@@ -5,6 +5,7 @@
 #include "test/support/mkv_check.h"
 #include "test/support/mkv_test.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +14,7 @@
 
 #define SIZE 65536
 #define GETS 32
-#define MAX_CONNS 16
+#define MAX_CONNS 24
 
 static rig_t rig;
 static rig_conn_t conns[MAX_CONNS];
@@ -98,14 +99,298 @@ START_TEST(fewer_reads_are_agreed_when_the_device_refuses)
 }
 END_TEST
 
+static uint64_t num_sends(const rig_conn_t *conn, unsigned at)
+{
+    fake_verbs_stats_t stats;
+    uint64_t sum = 0;
+    unsigned i;
+
+    for (i = 0; i < conn->num_qps; i++) {
+        fake_verbs_qp_stats(conn->qp_nums[at][i], &stats);
+        sum += stats.sends;
+    }
+    return sum;
+}
+
+static size_t unpacked;
+
+static void unpack(void *arg, const void *data, size_t length)
+{
+    memcpy((char *)arg + unpacked, data, length);
+    unpacked += length;
+}
+
+static void expect_buffered_get(const rig_conn_t *conn)
+{
+    static char bytes[4096];
+    rig_comp_t comp;
+
+    rig_comp_init(&comp);
+    unpacked = 0;
+    ck_assert_int_eq(uct_ep_get_bcopy(conn->ep[0], unpack, bytes, sizeof(bytes),
+                                      (uintptr_t)rig.mem[1].addr + 100,
+                                      rig.rkey[1].rkey, &comp.uct),
+                     UCS_INPROGRESS);
+    rig_wait_comps(&rig, &comp, 1);
+    ck_assert_int_eq(comp.status, UCS_OK);
+    ck_assert_mem_eq(bytes, (char *)rig.mem[1].addr + 100, sizeof(bytes));
+}
+
+/* Blocks with gaps, each twice at a stride. */
+static void expect_list(const rig_conn_t *conn)
+{
+    enum { BLOCKS = 40, LENGTH = 100, STRIDE = 300, EACH = 1000 };
+    size_t i, at, lengths[BLOCKS], counts[BLOCKS], strides[BLOCKS];
+    uint64_t addrs[BLOCKS];
+    void *buffers[BLOCKS];
+    uct_rkey_t rkeys[BLOCKS];
+    uct_mem_h memhs[BLOCKS];
+    rig_comp_t comp;
+
+    memset(rig.mem[0].addr, 0, SIZE);
+    for (i = 0; i < BLOCKS; i++) {
+        buffers[i] = (char *)rig.mem[0].addr + i * EACH;
+        addrs[i] = (uintptr_t)rig.mem[1].addr + i * EACH;
+        lengths[i] = LENGTH;
+        counts[i] = 2;
+        strides[i] = STRIDE;
+        memhs[i] = rig.mem[0].memh;
+        rkeys[i] = rig.rkey[1].rkey;
+    }
+    rig_comp_init(&comp);
+    ck_assert_int_eq(uct_ep_get_sgl_zcopy(conn->ep[0], buffers, lengths, memhs, addrs,
+                                          rkeys, counts, strides, BLOCKS, &comp.uct),
+                     UCS_INPROGRESS);
+    rig_wait_comps(&rig, &comp, 1);
+    ck_assert_int_eq(comp.status, UCS_OK);
+    for (i = 0; i < (size_t)BLOCKS * EACH; i++) {
+        at = i % EACH;
+        at = (at < STRIDE) ? at : at - STRIDE;
+        ck_assert_int_eq(((char *)rig.mem[0].addr)[i],
+                         (at < LENGTH) ? ((char *)rig.mem[1].addr)[i] : 0);
+    }
+}
+
+static rdma_log_watch_t no_reads = {UCS_LOG_LEVEL_WARN,
+                                    "all 16 responder resources are in use", 0};
+
+/* Most have none; all of them get, one log line a device. */
+START_TEST(endpoints_beyond_the_sixteenth_get_by_messages)
+{
+    const unsigned num = MAX_CONNS / (_i + 1);
+    unsigned i;
+
+    start((_i == 0) ? "1" : "2", NULL);
+    rdma_log_watch(&no_reads, 1);
+    for (i = 0; i < num; i++) {
+        rig_connect(&rig, &conns[i]);
+    }
+    for (i = 0; i < num; i++) {
+        expect_gets(&conns[i]);
+        expect_buffered_get(&conns[i]);
+        expect_list(&conns[i]);
+        ck_assert_int_eq(rig_flush(&rig, conns[i].ep[0]), UCS_OK);
+    }
+    ck_assert_uint_eq(no_reads.num, 2);
+    finish(num);
+}
+END_TEST
+
+/* The request of the first get shows the peer's device to have granted reads. */
+START_TEST(endpoint_granted_late_reads_from_its_second_get_on)
+{
+    const unsigned late = 12;
+    uint64_t own, peers;
+    unsigned i;
+
+    start("1", NULL);
+    for (i = 0; i <= late; i++) {
+        rig_connect(&rig, &conns[i]);
+    }
+    peers = num_sends(&conns[late], 1);
+    expect_buffered_get(&conns[late]);
+    ck_assert_uint_eq(num_sends(&conns[late], 1), peers + 2); /* bytes, and an answer */
+    peers = num_sends(&conns[late], 1);
+    own = num_sends(&conns[late], 0);
+    expect_buffered_get(&conns[late]);
+    ck_assert_uint_eq(num_sends(&conns[late], 0), own + 1);
+    ck_assert_uint_eq(num_sends(&conns[late], 1), peers);
+    finish(late + 1);
+}
+END_TEST
+
+/* Calls of ibv_modify_qp() of a connection: INIT of two, all of the datagrams', then
+ * RTR of the first, which is repeated without reads. */
+START_TEST(refused_queue_pair_connects_without_reads)
+{
+    start("1", NULL);
+    rdma_log_watch(&no_reads, 1);
+    fake_verbs_fail_call("ibv_modify_qp", 9, 1, EINVAL);
+    rig_connect(&rig, &conns[0]);
+    ck_assert_uint_eq(no_reads.num, 1);
+    expect_gets(&conns[0]);
+    expect_buffered_get(&conns[0]);
+    finish(1);
+}
+END_TEST
+
+/* Another process took the resources meanwhile: a second offer reports that. Calls of a
+ * renewal: ERR and INIT of either side, then RTR of the first. */
+START_TEST(renewed_queue_pair_may_be_refused_its_reads)
+{
+    rig_comp_t comp;
+
+    start("1", NULL);
+    rig_connect(&rig, &conns[0]);
+    expect_gets(&conns[0]);
+    fake_verbs_fail_wr(FAKE_VERBS_ANY_QP, 1, IBV_WC_RETRY_EXC_ERR);
+    fake_verbs_fail_call("ibv_modify_qp", 5, 1, EINVAL);
+    rig_comp_init(&comp);
+    ck_assert_int_eq(rig_put(&rig, conns[0].ep[0], 0, 0, SIZE, &comp), UCS_INPROGRESS);
+    rig_wait_comps(&rig, &comp, 1);
+    ck_assert_int_eq(comp.status, UCS_OK);
+    expect_gets(&conns[0]);
+    expect_buffered_get(&conns[0]);
+    finish(1);
+}
+END_TEST
+
+/* A fence orders a put behind a get, which ends by a message. */
+START_TEST(put_behind_a_fence_waits_for_the_get)
+{
+    const uint64_t limit = mkv_test_now_ms() + (uint64_t)mkv_test_limit_ms();
+    rig_comp_t get;
+    ucs_status_t status;
+
+    start("2", "0");
+    rig_connect(&rig, &conns[0]);
+    mkv_pattern_fill(rig.mem[1].addr, SIZE, 3, 0);
+    memset(rig.mem[0].addr, 0, SIZE);
+    rig_comp_init(&get);
+    ck_assert_int_eq(rig_get(&rig, conns[0].ep[0], 0, 0, SIZE / 2, &get),
+                     UCS_INPROGRESS);
+    ck_assert_int_eq(uct_ep_fence(conns[0].ep[0], 0), UCS_OK);
+    while ((status = rig_try_put(&rig, conns[0].ep[0], 0, SIZE / 2, SIZE / 2, NULL)) ==
+           UCS_ERR_NO_RESOURCE) {
+        rig_progress(&rig);
+        ck_assert_msg(mkv_test_now_ms() < limit, "the fence does not pass");
+    }
+    ck_assert_int_eq(status, UCS_INPROGRESS);
+    ck_assert_uint_eq(get.num_calls, 1);
+    ck_assert_int_eq(get.status, UCS_OK);
+    ck_assert_mem_eq(rig.mem[0].addr, rig.mem[1].addr, SIZE / 2);
+    ck_assert_int_eq(rig_flush(&rig, conns[0].ep[0]), UCS_OK);
+    finish(1);
+}
+END_TEST
+
+/* And behind earlier puts of other queue pairs, of which the get knows nothing. */
+START_TEST(fence_beside_a_get_waits_for_earlier_puts)
+{
+    const uint64_t limit = mkv_test_now_ms() + (uint64_t)mkv_test_limit_ms();
+    rig_comp_t get;
+    unsigned i;
+
+    start("2", "0");
+    rig_connect(&rig, &conns[0]);
+    fake_verbs_hold(conns[0].qp_nums[0][1], FAKE_VERBS_HOLD_SEND);
+    for (i = 0; i < 2; i++) {
+        ck_assert_int_eq(rig_try_put(&rig, conns[0].ep[0], 0, i * 64, 64, NULL),
+                         UCS_INPROGRESS);
+    }
+    rig_comp_init(&get);
+    ck_assert_int_eq(rig_get(&rig, conns[0].ep[0], 0, 4096, 64, &get), UCS_INPROGRESS);
+    ck_assert_int_eq(uct_ep_fence(conns[0].ep[0], 0), UCS_OK);
+    rig_wait_comps(&rig, &get, 1);
+    ck_assert_int_eq(rig_try_put(&rig, conns[0].ep[0], 0, 0, 64, NULL),
+                     UCS_ERR_NO_RESOURCE);
+    fake_verbs_unhold(FAKE_VERBS_ANY_QP);
+    while (rig_try_put(&rig, conns[0].ep[0], 0, 0, 64, NULL) == UCS_ERR_NO_RESOURCE) {
+        rig_progress(&rig);
+        ck_assert_msg(mkv_test_now_ms() < limit, "the fence does not pass");
+    }
+    ck_assert_int_eq(rig_flush(&rig, conns[0].ep[0]), UCS_OK);
+    finish(1);
+}
+END_TEST
+
+/* Its device took the request, and nothing is posted that could fail. */
+START_TEST(get_ends_when_its_owner_is_gone)
+{
+    rig_comp_t get;
+
+    setenv("UCX_MORI_RDMA_RECOVERY_TIMEOUT", "50ms", 1);
+    start("1", "0");
+    rig_connect(&rig, &conns[0]);
+    rig.hold[1] = 1; /* it serves nothing */
+    rig_comp_init(&get);
+    ck_assert_int_eq(rig_get(&rig, conns[0].ep[0], 0, 0, 64, &get), UCS_INPROGRESS);
+    (void)rig_progress(&rig);
+    (void)rig_progress(&rig);
+    fake_verbs_lose(FAKE_VERBS_ANY_QP, 1);
+    rig_wait_comps(&rig, &get, 1);
+    ck_assert_int_eq(get.status, UCS_ERR_ENDPOINT_TIMEOUT);
+    rig_wait_errors(&rig, 0, 1);
+    rig.hold[1] = 0;
+    fake_verbs_lose(FAKE_VERBS_ANY_QP, 0);
+    rig_disconnect(&conns[0]);
+    rig_close(&rig);
+}
+END_TEST
+
+static rdma_log_watch_t refused[] = {
+    {UCS_LOG_LEVEL_ERROR, "with a key of no region: refused", 0},
+    {UCS_LOG_LEVEL_ERROR, "the peer refused a get of", 0}};
+
+/* The device would refuse a read as well. */
+START_TEST(memory_that_is_deregistered_is_not_given)
+{
+    rig_comp_t comp;
+
+    start("1", "0");
+    rig_connect(&rig, &conns[0]);
+    rdma_log_watch(refused, 2);
+    ct_mem_destroy(&rig.side[1], &rig.mem[1]);
+    rig_comp_init(&comp);
+    ck_assert_int_eq(uct_ep_get_bcopy(conns[0].ep[0], unpack, NULL, 64,
+                                      (uintptr_t)rig.mem[1].addr, rig.rkey[1].rkey,
+                                      &comp.uct),
+                     UCS_INPROGRESS);
+    rig_wait_errors(&rig, 0, 1);
+    ck_assert_int_eq(rig.side[0].events.ep_status, UCS_ERR_CONNECTION_RESET);
+    ck_assert_uint_eq(comp.num_calls, 1);
+    ck_assert_int_eq(comp.status, UCS_ERR_CONNECTION_RESET);
+    ck_assert_uint_eq(refused[0].num, 1);
+    ck_assert_uint_eq(refused[1].num, 1);
+    ck_assert_int_eq(
+        ct_mem_create(&rig.side[1], SIZE, UCS_MEMORY_TYPE_HOST, &rig.mem[1]), UCS_OK);
+    rig_disconnect(&conns[0]);
+    rig_close(&rig);
+}
+END_TEST
+
+/* Gets that a lost connection meets are requested once, and every byte arrives. */
+START_TEST(gets_by_messages_survive_a_lost_connection)
+{
+    start("1", "0");
+    rig_connect(&rig, &conns[0]);
+    expect_gets(&conns[0]);
+    fake_verbs_fail_wr(FAKE_VERBS_ANY_QP, 1 + (unsigned)_i, IBV_WC_RETRY_EXC_ERR);
+    expect_gets(&conns[0]);
+    finish(1);
+}
+END_TEST
+
 static rdma_log_watch_t no_more = {UCS_LOG_LEVEL_ERROR, "UCX_MORI_RDMA_NUM_QPS", 0};
 
-START_TEST(queue_pair_without_any_is_an_error_with_a_remedy)
+/* Atomics have no other way. */
+START_TEST(queue_pair_for_atomics_without_any_is_an_error_with_a_remedy)
 {
     uint8_t dev[256], addr[1024];
     rig_conn_t more[2];
     uct_ep_h ep[2];
 
+    setenv("UCX_MORI_RDMA_ATOMICS", "y", 1);
     start("1", "16");
     rig_connect(&rig, &conns[0]);
     rdma_log_watch(&no_more, 1);
@@ -134,7 +419,16 @@ static Suite *reads_suite(void)
     tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, sixteen_queue_pairs_connect_by_default, 0, 2);
     tcase_add_test(tcase, fewer_reads_are_agreed_when_the_device_refuses);
-    tcase_add_test(tcase, queue_pair_without_any_is_an_error_with_a_remedy);
+    tcase_add_loop_test(tcase, endpoints_beyond_the_sixteenth_get_by_messages, 0, 2);
+    tcase_add_test(tcase, endpoint_granted_late_reads_from_its_second_get_on);
+    tcase_add_test(tcase, refused_queue_pair_connects_without_reads);
+    tcase_add_test(tcase, renewed_queue_pair_may_be_refused_its_reads);
+    tcase_add_test(tcase, put_behind_a_fence_waits_for_the_get);
+    tcase_add_test(tcase, fence_beside_a_get_waits_for_earlier_puts);
+    tcase_add_test(tcase, get_ends_when_its_owner_is_gone);
+    tcase_add_test(tcase, memory_that_is_deregistered_is_not_given);
+    tcase_add_loop_test(tcase, gets_by_messages_survive_a_lost_connection, 0, 8);
+    tcase_add_test(tcase, queue_pair_for_atomics_without_any_is_an_error_with_a_remedy);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -225,6 +225,9 @@ START_TEST(gets_bring_the_bytes_of_the_peer)
     unsigned i;
 
     start();
+    rig_comp_init(&comps[0]);
+    ck_assert_int_eq(rig_get(&rig, conn.ep[0], 0, 0, BLOCK, &comps[0]), UCS_INPROGRESS);
+    rig_wait_comps(&rig, comps, 1); /* the first goes by messages */
     fake_verbs_hold(conn.qp_nums[0][0], FAKE_VERBS_HOLD_SEND);
     for (i = 0; i < NUM; i++) {
         rig_comp_init(&comps[i]);

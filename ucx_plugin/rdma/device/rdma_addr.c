@@ -63,7 +63,7 @@ void muct_rdma_ep_addr_pack(const muct_rdma_ep_addr_t *addr, void *buffer)
     muct_put_le(p + 2, addr->psn, 3);
     muct_put_le(p + 5, addr->num_receives, 2);
     muct_put_le(p + 7, addr->receive_size / 16, 2);
-    p[9] = addr->max_reads;
+    p[9] = addr->max_reads | (addr->is_read_wish ? MUCT_RDMA_ADDR_WISH : 0);
     muct_put_le(p + 10, addr->flush_addr, 8);
     muct_put_le(p + 18, addr->flush_rkey, 4);
     muct_put_le(p + 22, addr->ctl_qp, 3);
@@ -104,7 +104,8 @@ int muct_rdma_ep_addr_unpack(const void *buffer, size_t length,
     addr->psn = (uint32_t)muct_get_le(p + 2, 3);
     addr->num_receives = (uint16_t)muct_get_le(p + 5, 2);
     addr->receive_size = 16 * (uint32_t)muct_get_le(p + 7, 2);
-    addr->max_reads = p[9];
+    addr->max_reads = p[9] & (MUCT_RDMA_ADDR_WISH - 1);
+    addr->is_read_wish = (p[9] & MUCT_RDMA_ADDR_WISH) != 0;
     addr->flush_addr = muct_get_le(p + 10, 8);
     addr->flush_rkey = (uint32_t)muct_get_le(p + 18, 4);
     addr->ctl_qp = (uint32_t)muct_get_le(p + 22, 3);

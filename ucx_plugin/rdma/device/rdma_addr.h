@@ -18,9 +18,9 @@
  *
  * Endpoint address, 25 bytes and 3 a queue pair:
  *   0 version | 1 num_qps | 2 psn (3) | 5 receives (2) | 7 receive size in 16 bytes (2)
- *   9 reads it answers at once | 10 flush address (8) | 18 flush rkey (4)
- *   22 control queue pair (3) | 25 queue pair numbers (3 each)
- * If there is room and ECE is not switched off, 8 more bytes follow, which earlier
+ *   9 reads it answers at once, and 128 while that is not granted | 10 flush address
+ * (8) | 18 flush rkey (4) 22 control queue pair (3) | 25 queue pair numbers (3 each) If
+ * there is room and ECE is not switched off, 8 more bytes follow, which earlier
  * versions ignore:
  *   0 ECE vendor (4) | 4 ECE options (4)
  */
@@ -31,6 +31,7 @@
 
 #define MUCT_RDMA_ADDR_VERSION 2
 #define MUCT_RDMA_ADDR_MAX_QPS 12
+#define MUCT_RDMA_ADDR_WISH 128
 #define MUCT_RDMA_DEV_ADDR_SIZE 30
 #define MUCT_RDMA_EP_ADDR_SIZE(_num_qps) (25 + 3 * (size_t)(_num_qps))
 #define MUCT_RDMA_ECE_SIZE 8
@@ -64,7 +65,8 @@ typedef struct muct_rdma_ep_addr {
     uint16_t num_receives; /**< Active messages that the sender may send before it needs
                               credits */
     uint32_t receive_size; /**< Bytes of each receive, header included */
-    uint8_t max_reads;     /**< Reads and atomics it answers at once */
+    uint8_t max_reads;     /**< Reads and atomics it answers at once, 0 to 127 */
+    bool is_read_wish;     /**< Its device has not granted them yet */
     uint64_t flush_addr;   /**< Memory anybody connected may read, to flush writes */
     uint32_t flush_rkey;   /**< Its key */
     uint32_t ctl_qp;       /**< Control qp for recovery messages, 0: none */

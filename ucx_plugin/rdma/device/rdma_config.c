@@ -266,7 +266,7 @@ static unsigned muct_rdma_config_reads(const muct_rdma_iface_config_t *config,
 {
     unsigned limit = (device_max > 0) ? (unsigned)device_max : 1;
 
-    limit = (limit < 255) ? limit : 255;
+    limit = (limit < 127) ? limit : 127;
     if (config->max_reads == UCS_ULUNITS_AUTO) {
         return limit;
     }
@@ -338,14 +338,12 @@ static void muct_rdma_limits_set_mtu(const muct_rdma_iface_config_t *config,
 
 /* A device whose queue pairs share few responder resources (ionic: 16 in all) gives
  * each its part; one read answered at a time is what a flush of GPU memory needs. */
-static int muct_rdma_config_dest_reads(const muct_rdma_iface_config_t *config,
-                                       const muct_rdma_device_t *device)
+static int muct_rdma_config_dest_reads(const muct_rdma_device_t *device)
 {
     const int max = device->attr.max_qp_rd_atom;
     const int part = device->attr.max_res_rd_atom / MUCT_RDMA_RESPONDER_SHARES;
 
-    if ((config->max_reads != UCS_ULUNITS_AUTO) ||
-        (device->attr.max_res_rd_atom == 0) || (part >= max)) {
+    if ((device->attr.max_res_rd_atom == 0) || (part >= max)) {
         return max;
     }
 
@@ -356,10 +354,15 @@ static void muct_rdma_limits_set_reads(const muct_rdma_iface_config_t *config,
                                        const muct_rdma_device_t *device,
                                        muct_rdma_limits_t *limits)
 {
+    const int max = device->attr.max_qp_rd_atom;
+    const int part = muct_rdma_config_dest_reads(device);
+
+    /* atomics have no other way */
+    limits->shares_reads = (part < max) && !device->has_atomics;
     limits->max_reads =
         muct_rdma_config_reads(config, device, device->attr.max_qp_init_rd_atom);
     limits->max_dest_reads = muct_rdma_config_reads(
-        config, device, muct_rdma_config_dest_reads(config, device));
+        config, device, (config->max_reads == UCS_ULUNITS_AUTO) ? part : max);
 }
 
 ucs_status_t muct_rdma_limits_init(const muct_rdma_iface_config_t *config,

@@ -69,6 +69,7 @@ typedef struct muct_rdma_limits {
     unsigned seg_size;   /**< Bytes of a message, its header included */
     unsigned max_reads;
     unsigned max_dest_reads;
+    bool shares_reads; /**< The device may refuse a queue pair any reads to answer */
     uint32_t max_msg_size; /**< Bytes of one work request */
     size_t stripe_size;    /**< Least bytes worth a queue pair of their own */
     uint8_t mtu_shift;

@@ -40,6 +40,8 @@ typedef struct muct_rdma_ctl_id {
     uint32_t psn;
 } muct_rdma_ctl_id_t;
 
+#define MUCT_RDMA_CTL_NO_READS 255
+
 typedef struct muct_rdma_ctl_msg {
     uint8_t type;         /**< muct_rdma_ctl_type_t */
     uint64_t incarnation; /**< Incarnation of the receiver's device */
@@ -57,7 +59,8 @@ typedef struct muct_rdma_ctl_msg {
     bool is_answer;      /**< The sender is connected and waits for nothing */
     uint32_t own_ctl_qp; /**< Control qp of the endpoint's own device, whichever carries
                             it now; 0: unknown */
-    uint8_t max_reads;   /**< Reads the sender answers; 0: as in its address */
+    uint8_t max_reads;   /**< Reads the sender answers; 0: as in its address,
+                            MUCT_RDMA_CTL_NO_READS: none */
 } muct_rdma_ctl_msg_t;
 
 /** Pack into MUCT_RDMA_CTL_MSG_SIZE bytes. */

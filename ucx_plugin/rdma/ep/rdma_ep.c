@@ -129,9 +129,8 @@ void muct_rdma_ep_destroy(uct_ep_h tl_ep)
  * earlier endpoints were granted. */
 static uint8_t muct_rdma_ep_dest_reads(const muct_rdma_ep_t *ep)
 {
-    return (ep->dest_reads != 0)
-               ? ep->dest_reads
-               : (uint8_t)muct_rdma_ep_iface(ep)->limits.max_dest_reads;
+    return ep->is_agreed ? ep->dest_reads
+                         : (uint8_t)muct_rdma_ep_iface(ep)->limits.max_dest_reads;
 }
 
 ucs_status_t muct_rdma_ep_get_address(uct_ep_h tl_ep, uct_ep_addr_t *addr)
@@ -151,6 +150,7 @@ ucs_status_t muct_rdma_ep_get_address(uct_ep_h tl_ep, uct_ep_addr_t *addr)
         (uint16_t)((ep->doom == UCS_OK) ? ep->rx.first : iface->limits.rx_first);
     ep_addr.receive_size = iface->limits.seg_size;
     ep_addr.max_reads = ep->announced_reads = muct_rdma_ep_dest_reads(ep);
+    ep_addr.is_read_wish = !ep->is_agreed && iface->limits.shares_reads;
     ep_addr.flush_addr = iface->flush_mem->base;
     ep_addr.flush_rkey = iface->flush_mem->mrs[0]->rkey;
     ep_addr.has_ece = iface->has_ece;
@@ -181,6 +181,7 @@ void muct_rdma_ep_fill_path(const muct_rdma_ep_t *ep, muct_rdma_qp_path_t *path)
     path->local_psn = ep->psn;
     path->remote_psn = ep->peer_ep.psn;
     path->max_dest_reads = muct_rdma_ep_dest_reads(ep);
+    path->may_answer_none = limits->shares_reads;
     path->max_reads =
         (uint8_t)((limits->max_reads < ep->peer_ep.max_reads) ? limits->max_reads
                                                               : ep->peer_ep.max_reads);
@@ -189,6 +190,13 @@ void muct_rdma_ep_fill_path(const muct_rdma_ep_t *ep, muct_rdma_qp_path_t *path)
     if (path->mtu_shift > ep->carrier->limits.mtu_shift) {
         path->mtu_shift = ep->carrier->limits.mtu_shift;
     }
+}
+
+void muct_rdma_ep_set_reads(muct_rdma_ep_t *ep, uint8_t num, bool is_wish)
+{
+    ep->peer_ep.max_reads = num;
+    ep->is_pulling =
+        is_wish || (num == 0) || (muct_rdma_ep_iface(ep)->limits.max_reads == 0);
 }
 
 static ucs_status_t muct_rdma_ep_set_peer(muct_rdma_ep_t *ep, const void *device_addr,
@@ -213,6 +221,7 @@ static ucs_status_t muct_rdma_ep_set_peer(muct_rdma_ep_t *ep, const void *device
         return UCS_ERR_UNREACHABLE;
     }
 
+    muct_rdma_ep_set_reads(ep, ep->peer_ep.max_reads, ep->peer_ep.is_read_wish);
     ep->recover.first_peer = ep->peer;
     ep->recover.peer_incarnation = ep->peer.incarnation;
     ep->recover.first_ctl_qp = ep->peer_ep.ctl_qp;
@@ -242,6 +251,21 @@ static ucs_status_t muct_rdma_ep_connect_qps(muct_rdma_ep_t *ep,
     return status;
 }
 
+/* Later endpoints request them again: some may have been returned. */
+static void muct_rdma_ep_warn_no_reads(const muct_rdma_iface_t *iface)
+{
+    muct_rdma_md_t *md = muct_rdma_iface_md(iface);
+
+    if ((iface->limits.max_dest_reads > 0) && !md->has_logged_reads) {
+        md->has_logged_reads = true;
+        muct_warn("%s: all %d responder resources are in use (ibv_devinfo -v: "
+                  "max_res_rd_atom): gets of further peers go by messages, and this "
+                  "process has to progress for them; lower UCX_MORI_RDMA_NUM_QPS, or "
+                  "spread peers and threads over more devices",
+                  md->device.name, md->device.attr.max_res_rd_atom);
+    }
+}
+
 /* Check that the peer knows how many reads we answer. If our address promised more,
  * make a new connection with the right number: an existing connection cannot change it.
  */
@@ -250,13 +274,16 @@ static ucs_status_t muct_rdma_ep_agree_reads(muct_rdma_ep_t *ep, uint8_t granted
     muct_rdma_iface_t *iface = muct_rdma_ep_iface(ep);
 
     ep->dest_reads = granted;
-    if (granted < iface->limits.max_dest_reads) {
+    ep->is_agreed = true;
+    if (granted == 0) {
+        muct_rdma_ep_warn_no_reads(iface);
+    } else if (granted < iface->limits.max_dest_reads) {
         iface->limits.max_dest_reads = granted; /* of further endpoints */
         muct_info("%s: a queue pair answers %u reads at once: the device refused more",
                   muct_rdma_iface_md(iface)->device.name, granted);
     }
 
-    if ((ep->announced_reads <= granted) ||
+    if ((ep->announced_reads <= granted) || (granted == 0) ||
         muct_rdma_ep_iface(ep)->listener->broke(ep, UCS_ERR_CONNECTION_RESET)) {
         return UCS_OK;
     }

@@ -78,6 +78,10 @@ typedef struct muct_rdma_rx {
 typedef struct muct_rdma_sgl muct_rdma_sgl_t;
 typedef struct muct_rdma_job muct_rdma_job_t;
 
+/** Gets without reads, of ours and of the peer; rdma_pull.c. */
+typedef struct muct_rdma_pull muct_rdma_pull_t;
+typedef struct muct_rdma_served muct_rdma_served_t;
+
 typedef struct muct_rdma_pending {
     uct_pending_req_t *head;
     uct_pending_req_t *tail;
@@ -94,14 +98,16 @@ struct muct_rdma_ep {
     uint8_t current; /**< Queue pair of the next small operation */
     bool is_fenced;
     bool is_fence_unread; /**< The fence's reads found no room yet; is_fenced, too */
-    bool is_job_fenced;   /**< A fence came while ep->job was not posted */
+    bool is_job_fenced;   /**< A fence came while ep->job or ep->pull was there */
+    bool is_pulling;      /**< The peer answers no reads, as far as we know */
     bool is_dispatching;
     bool is_canceled; /**< Canceled by a flush: the user gets no further reports */
     bool has_event;   /**< Something ended since requests were called last */
     bool wants_buf;   /**< An operation found no buffer since then */
     bool has_work;    /**< Linked in iface->work */
     bool is_ahead;    /**< Created ahead; not handed to a user yet */
-    uint8_t announced_reads; /**< dest_reads as the peer knows it; 0: unknown yet */
+    bool is_agreed;   /**< dest_reads is what the device has granted */
+    uint8_t announced_reads; /**< dest_reads in our address */
     uint8_t dest_reads;      /**< Reads that our queue pairs answer at once */
     uint32_t psn;
     uint64_t serial; /**< Serial number, larger than those of earlier endpoints */
@@ -115,7 +121,9 @@ struct muct_rdma_ep {
     unsigned max_message;  /**< Bytes of an active message, header included */
     muct_rdma_rx_t rx;
     muct_rdma_pending_t pending;
-    muct_rdma_job_t *job; /**< NULL when there is none */
+    muct_rdma_job_t *job;       /**< NULL when there is none */
+    muct_rdma_pull_t *pull;     /**< NULL when there is none */
+    muct_rdma_served_t *served; /**< NULL before the first request */
     ucs_list_link_t list;
     ucs_list_link_t work;
     muct_rdma_recover_t recover;
@@ -151,6 +159,10 @@ struct muct_rdma_ep_listener {
 
     /** The queue pairs are destroyed: end what is not posted with @a status. */
     void (*stopped)(muct_rdma_ep_t *ep, ucs_status_t status);
+
+    /** Read a byte of the page of each of @a gpus, a bit each, and @a is_host of the
+     * host's, as ep->pull. UCS_OK or UCS_ERR_NO_MEMORY, logged. */
+    ucs_status_t (*pull_pages)(muct_rdma_ep_t *ep, uint64_t gpus, bool is_host);
 
     /** Connected, and in the interface's list of work. */
     void (*progress)(muct_rdma_ep_t *ep);
@@ -210,6 +222,9 @@ void muct_rdma_ep_broke(muct_rdma_ep_t *ep, ucs_status_t status);
 /** Fill the path, with the packet numbers of the first connection. */
 void muct_rdma_ep_fill_path(const muct_rdma_ep_t *ep, muct_rdma_qp_path_t *path);
 
+/** Set how many reads the peer answers; with @a is_wish its device may refuse them. */
+void muct_rdma_ep_set_reads(muct_rdma_ep_t *ep, uint8_t num, bool is_wish);
+
 /** A completion with an error came. */
 void muct_rdma_ep_handle_error(muct_rdma_chan_t *chan, const struct ibv_wc *wc);
 
@@ -255,6 +270,12 @@ static inline muct_rdma_chan_t *muct_rdma_ep_chan(muct_rdma_ep_t *ep)
     }
 
     return chan;
+}
+
+/** Whether an operation is under way that all later ones wait behind. */
+static inline bool muct_rdma_ep_is_queued(const muct_rdma_ep_t *ep)
+{
+    return (ep->job != NULL) || (ep->pull != NULL);
 }
 
 /** Room for work requests, of all queue pairs together. */

@@ -86,11 +86,45 @@ static bool muct_rdma_chan_read_host(muct_rdma_chan_t *chan)
     return true;
 }
 
+/* The same without reads, when all writes are acknowledged; rdma_pull.c */
+static ucs_status_t muct_rdma_ep_pull_pages(muct_rdma_ep_t *ep, bool has_host)
+{
+    bool has_writes = false;
+    ucs_status_t status;
+    uint64_t gpus = 0;
+    unsigned i;
+
+    for (i = 0; i < ep->num_qps; ++i) {
+        gpus |= ep->chans[i].gpus_written;
+        has_writes = has_writes || ep->chans[i].has_writes;
+    }
+
+    has_host = has_host && has_writes;
+    if ((gpus == 0) && !has_host) {
+        return UCS_OK;
+    }
+
+    if (!muct_rdma_ep_is_idle(ep)) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+
+    status = muct_rdma_ep_iface(ep)->listener->pull_pages(ep, gpus, has_host);
+    for (i = 0; (status == UCS_OK) && (i < ep->num_qps); ++i) {
+        ep->chans[i].gpus_written = 0;
+        ep->chans[i].has_writes = ep->chans[i].has_writes && !has_host;
+    }
+    return (status == UCS_OK) ? UCS_ERR_NO_RESOURCE : status;
+}
+
 /* UCS_ERR_NO_RESOURCE: completions of posted reads free resources for the rest. */
 static ucs_status_t muct_rdma_ep_post_flush_reads(muct_rdma_ep_t *ep, bool has_host)
 {
     ucs_status_t status = UCS_OK;
     unsigned i;
+
+    if (ep->is_pulling) {
+        return muct_rdma_ep_pull_pages(ep, has_host);
+    }
 
     for (i = 0; i < ep->num_qps; ++i) {
         if (!muct_rdma_chan_read_gpus(&ep->chans[i]) ||
@@ -169,7 +203,7 @@ ucs_status_t muct_rdma_ep_check_slow(muct_rdma_ep_t *ep)
         return ep->status;
     }
 
-    if ((ep->state != MUCT_RDMA_EP_CONNECTED) || (ep->job != NULL) ||
+    if ((ep->state != MUCT_RDMA_EP_CONNECTED) || muct_rdma_ep_is_queued(ep) ||
         ((ep->pending.head != NULL) && !ep->is_dispatching)) {
         return UCS_ERR_NO_RESOURCE;
     }
@@ -187,7 +221,7 @@ ucs_status_t muct_rdma_ep_fence(uct_ep_h tl_ep, unsigned flags)
         return (ep->state == MUCT_RDMA_EP_FAILED) ? ep->status : UCS_OK;
     }
 
-    if (ep->job != NULL) {
+    if (muct_rdma_ep_is_queued(ep)) {
         ep->is_job_fenced = true;
         return UCS_OK;
     }
@@ -289,7 +323,7 @@ ucs_status_t muct_rdma_ep_flush(uct_ep_h tl_ep, unsigned flags, uct_completion_t
         return (ep->state == MUCT_RDMA_EP_FAILED) ? ep->status : UCS_OK;
     }
 
-    if ((ep->state == MUCT_RDMA_EP_RECOVERING) || (ep->job != NULL) ||
+    if ((ep->state == MUCT_RDMA_EP_RECOVERING) || muct_rdma_ep_is_queued(ep) ||
         ((ep->pending.head != NULL) && !ep->is_dispatching)) {
         return UCS_ERR_NO_RESOURCE;
     }

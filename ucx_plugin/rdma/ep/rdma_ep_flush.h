@@ -30,7 +30,8 @@ static inline bool muct_rdma_ep_is_ready(const muct_rdma_ep_t *ep)
 {
     /* in two branches: this is in the way of every operation */
     return (((unsigned)ep->state ^ MUCT_RDMA_EP_CONNECTED) | ep->is_fenced) == 0 &&
-           ((uintptr_t)ep->pending.head | (uintptr_t)ep->job) == 0;
+           ((uintptr_t)ep->pending.head | (uintptr_t)ep->job | (uintptr_t)ep->pull) ==
+               0;
 }
 
 /** Whether an operation may go on; all exceptional conditions in one branch. */

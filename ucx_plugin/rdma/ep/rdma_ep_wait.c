@@ -84,7 +84,7 @@ ucs_status_t muct_rdma_ep_pending_add(uct_ep_h tl_ep, uct_pending_req_t *req,
      * credits, which arrive in a message, or buffers, which other endpoints hold,
      * can be missing. */
     if ((ep->state == MUCT_RDMA_EP_CONNECTED) && (ep->pending.head == NULL) &&
-        (ep->job == NULL) && (ep->credits > 0) && muct_rdma_ep_is_idle(ep) &&
+        !muct_rdma_ep_is_queued(ep) && (ep->credits > 0) && muct_rdma_ep_is_idle(ep) &&
         !muct_rdma_buf_pool_is_dry(&muct_rdma_ep_iface(ep)->tx_pool)) {
         return UCS_ERR_BUSY;
     }

@@ -62,10 +62,12 @@ static muct_rdma_buf_chunk_t *muct_rdma_buf_chunk_create(muct_rdma_buf_pool_t *p
 {
     size_t length = 2 * pool->align + num * muct_rdma_buf_stride(pool);
     size_t page = (pool->align > 4096) ? pool->align : 4096;
-    const muct_rdma_mem_params_t params = {.access = IBV_ACCESS_LOCAL_WRITE,
-                                           .chunk_shift = MUCT_RDMA_KEY_ONE_CHUNK,
-                                           .is_quiet = true,
-                                           .dmabuf_fd = -1};
+    const muct_rdma_mem_params_t params = {
+        .access =
+            IBV_ACCESS_LOCAL_WRITE | (pool->is_open ? IBV_ACCESS_REMOTE_WRITE : 0),
+        .chunk_shift = MUCT_RDMA_KEY_ONE_CHUNK,
+        .is_quiet = true,
+        .dmabuf_fd = -1};
     muct_rdma_buf_chunk_t *chunk;
     void *memory;
 
@@ -106,6 +108,7 @@ static void muct_rdma_buf_chunk_fill(muct_rdma_buf_pool_t *pool,
         buf = (muct_rdma_buf_t *)(void *)data - 1;
         buf->pool = pool;
         buf->lkey = chunk->mem->mrs[0]->lkey;
+        buf->rkey = chunk->mem->mrs[0]->rkey;
         buf->next = pool->free;
         pool->free = buf;
     }

@@ -35,6 +35,7 @@ typedef struct muct_rdma_buf_pool {
     unsigned num;        /**< Buffers made */
     unsigned num_in_use; /**< Buffers not in the pool */
     bool has_failed;     /**< Growing failed; logged */
+    bool is_open;        /**< Peers may write to the buffers; set it before the first */
     const char *name;
 } muct_rdma_buf_pool_t;
 
@@ -47,6 +48,7 @@ struct muct_rdma_buf {
     uct_unpack_callback_t unpack;
     void *arg;
     uint32_t lkey;
+    uint32_t rkey; /**< Of a pool that is_open */
     uint32_t length;
 } __attribute__((aligned(MUCT_RDMA_BUF_ALIGN)));
 

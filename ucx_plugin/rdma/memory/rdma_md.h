@@ -49,6 +49,7 @@ struct muct_rdma_md {
     bool has_logged_atomics; /**< Logged memory registered without atomics */
     bool has_logged_bare;    /**< The warning about memory without keys was logged */
     bool has_logged_crash;   /**< Logged that an export may end the process */
+    bool has_logged_reads;   /**< Logged that reads are answered by messages */
     bool has_logged_lack;    /**< Logged that the kernel lacks dma-buf support */
     char kernel_lack[128];
     ucs_config_allow_list_t devices;

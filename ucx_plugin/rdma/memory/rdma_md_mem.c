@@ -210,7 +210,8 @@ ucs_status_t muct_rdma_md_mem_reg(uct_md_h uct_md, void *address, size_t length,
 static ucs_status_t muct_rdma_md_create_flush_page(muct_rdma_md_t *md)
 {
     const muct_rdma_mem_params_t params = {
-        .access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ,
+        .access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ |
+                  IBV_ACCESS_REMOTE_WRITE, /* by peers that a flush reads through */
         .chunk_shift = MUCT_RDMA_KEY_ONE_CHUNK,
         .dmabuf_fd = -1,
     };

@@ -419,6 +419,15 @@ ucs_status_t muct_rdma_mem_refuse(const muct_rdma_mem_t *mem, const void *addres
     return UCS_ERR_INVALID_PARAM;
 }
 
+/* Whether one key of a region holds all of it. */
+static bool muct_rdma_mem_holds(const muct_rdma_mem_t *mem, uint64_t address,
+                                uint64_t length)
+{
+    return (address >= mem->base) && (address - mem->base < mem->length) &&
+           (length <= mem->length - (address - mem->base)) &&
+           (length <= muct_rdma_mem_chunk_left(mem, address));
+}
+
 /* The caller holds the lock: another thread's region may be freed after its release. */
 static muct_rdma_mem_t *muct_rdma_mem_find(const struct ibv_pd *pd, uint64_t address,
                                            uint64_t length)
@@ -427,10 +436,7 @@ static muct_rdma_mem_t *muct_rdma_mem_find(const struct ibv_pd *pd, uint64_t add
 
     ucs_list_for_each(mem, &muct_rdma_mem_list, list)
     {
-        if ((mem->pd == pd) && (address >= mem->base) &&
-            (address - mem->base < mem->length) &&
-            (length <= mem->length - (address - mem->base)) &&
-            (length <= muct_rdma_mem_chunk_left(mem, address))) {
+        if ((mem->pd == pd) && muct_rdma_mem_holds(mem, address, length)) {
             return mem;
         }
     }
@@ -450,6 +456,27 @@ bool muct_rdma_mem_find_lkey(const struct ibv_pd *pd, uint64_t address, uint64_t
     }
     pthread_mutex_unlock(&muct_rdma_mem_lock);
     return mem != NULL;
+}
+
+bool muct_rdma_mem_find_open(const struct ibv_pd *pd, uint32_t rkey, uint64_t address,
+                             uint64_t length, uint32_t *lkey_p)
+{
+    const muct_rdma_mem_t *mem;
+    bool found = false;
+
+    pthread_mutex_lock(&muct_rdma_mem_lock);
+    ucs_list_for_each(mem, &muct_rdma_mem_list, list)
+    {
+        if ((mem->pd == pd) && (mem->access & IBV_ACCESS_REMOTE_READ) &&
+            muct_rdma_mem_holds(mem, address, length) &&
+            (muct_rdma_mem_rkey(mem, address) == rkey)) {
+            *lkey_p = muct_rdma_mem_lkey(mem, address);
+            found = true;
+            break;
+        }
+    }
+    pthread_mutex_unlock(&muct_rdma_mem_lock);
+    return found;
 }
 
 bool muct_rdma_mem_find_extent(const struct ibv_pd *pd, uint64_t address,

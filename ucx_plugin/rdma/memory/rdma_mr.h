@@ -132,6 +132,11 @@ typedef struct muct_rdma_mem_extent {
 bool muct_rdma_mem_find_lkey(const struct ibv_pd *pd, uint64_t address, uint64_t length,
                              uint32_t *lkey_p);
 
+/** Same as @ref muct_rdma_mem_find_lkey, for a region with the remote key @a rkey that
+ * peers may read. */
+bool muct_rdma_mem_find_open(const struct ibv_pd *pd, uint32_t rkey, uint64_t address,
+                             uint64_t length, uint32_t *lkey_p);
+
 /** Same as @ref muct_rdma_mem_find_lkey, but return what is needed to register the
  * region elsewhere. */
 bool muct_rdma_mem_find_extent(const struct ibv_pd *pd, uint64_t address,
@@ -172,6 +177,12 @@ ucs_status_t muct_rdma_mem_refuse(const muct_rdma_mem_t *mem, const void *addres
 static inline uint32_t muct_rdma_mem_lkey(const muct_rdma_mem_t *mem, uint64_t address)
 {
     return mem->mrs[(address - mem->base) >> mem->chunk_shift]->lkey;
+}
+
+/** Remote key for an address inside the region. */
+static inline uint32_t muct_rdma_mem_rkey(const muct_rdma_mem_t *mem, uint64_t address)
+{
+    return mem->mrs[(address - mem->base) >> mem->chunk_shift]->rkey;
 }
 
 /** Bytes from an address of the region to the end of its chunk. */

@@ -364,6 +364,31 @@ ucs_status_t muct_rdma_ep_am_zcopy(uct_ep_h tl_ep, uint8_t id, const void *heade
     return UCS_INPROGRESS;
 }
 
+bool muct_rdma_am_has_place(muct_rdma_ep_t *ep)
+{
+    muct_rdma_buf_pool_t *pool = &muct_rdma_ep_iface(ep)->tx_pool;
+
+    return (pool->free != NULL) || (muct_rdma_buf_pool_grow(pool) == UCS_OK);
+}
+
+bool muct_rdma_am_send_own(muct_rdma_ep_t *ep, uint8_t kind, uint8_t id,
+                           const void *data, size_t length)
+{
+    muct_rdma_am_place_t place;
+
+    if (muct_rdma_am_get_place(ep, MUCT_RDMA_AM_HEADER + length, &place) != UCS_OK) {
+        return false;
+    }
+
+    muct_rdma_am_pack_header(ep, place.data, id, kind);
+    if (length > 0) {
+        memcpy(place.data + MUCT_RDMA_AM_HEADER, data, length);
+    }
+    --ep->credits;
+    muct_rdma_am_post_place(ep, &place, MUCT_RDMA_AM_HEADER + length);
+    return true;
+}
+
 void muct_rdma_am_send_credits(muct_rdma_ep_t *ep)
 {
     muct_rdma_am_place_t place;

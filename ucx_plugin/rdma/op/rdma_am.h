@@ -11,12 +11,25 @@
 #include "rdma/ep/rdma_ep.h"
 
 /** Kind of a message, the second of the bytes in front */
-enum { MUCT_RDMA_AM_MESSAGE = 0, MUCT_RDMA_AM_CREDIT = 1 };
+enum {
+    MUCT_RDMA_AM_MESSAGE = 0,
+    MUCT_RDMA_AM_CREDIT = 1,
+    MUCT_RDMA_AM_PULL = 2,  /**< Request for a write; rdma_pull.h */
+    MUCT_RDMA_AM_PULLED = 3 /**< Its answer */
+};
 
 
 /** Send a message that only carries credits, if a buffer is free. Needs room in the
  * send queue and consumes no credit. */
 void muct_rdma_am_send_credits(muct_rdma_ep_t *ep);
+
+/** Send a message of mori_rdma's own. Needs a credit and room in the send queue; false
+ * when there is no buffer. */
+bool muct_rdma_am_send_own(muct_rdma_ep_t *ep, uint8_t kind, uint8_t id,
+                           const void *data, size_t length);
+
+/** Whether that finds a buffer. */
+bool muct_rdma_am_has_place(muct_rdma_ep_t *ep);
 
 ucs_status_t muct_rdma_ep_am_short(uct_ep_h ep, uint8_t id, uint64_t header,
                                    const void *payload, unsigned length);

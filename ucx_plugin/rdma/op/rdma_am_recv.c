@@ -11,6 +11,7 @@
 #include "base/muct_bytes.h"
 #include "base/muct_log.h"
 #include "rdma/op/rdma_am.h"
+#include "rdma/op/rdma_pull.h"
 #include "rdma/ep/rdma_carrier.h"
 #include "rdma/ep/rdma_ep_wait.h"
 
@@ -264,6 +265,20 @@ static bool muct_rdma_am_may_keep(muct_rdma_iface_t *iface)
             (muct_rdma_buf_pool_num_free(pool) >= iface->num_missing));
 }
 
+/* A message of mori_rdma's own; the endpoint may have failed when this returns. */
+static void muct_rdma_am_receive_own(muct_rdma_ep_t *ep, const struct ibv_wc *wc,
+                                     muct_rdma_buf_t *buf, const uint8_t *header)
+{
+    const uint8_t id = header[0], kind = header[1];
+    const bool is_good = muct_rdma_pull_receive(
+        ep, kind, id, header + MUCT_RDMA_AM_HEADER, wc->byte_len - MUCT_RDMA_AM_HEADER);
+
+    muct_rdma_buf_put(buf);
+    if (!is_good) {
+        muct_rdma_am_bad_message(ep, wc->byte_len, id, kind);
+    }
+}
+
 void muct_rdma_am_receive(muct_rdma_ep_t *ep, const struct ibv_wc *wc)
 {
     muct_rdma_iface_t *iface = muct_rdma_ep_iface(ep);
@@ -277,7 +292,7 @@ void muct_rdma_am_receive(muct_rdma_ep_t *ep, const struct ibv_wc *wc)
 
     ++rx->tail;
     if ((wc->byte_len < MUCT_RDMA_AM_HEADER) || (id >= UCT_AM_ID_MAX) ||
-        (kind > MUCT_RDMA_AM_CREDIT)) {
+        (kind > MUCT_RDMA_AM_PULLED)) {
         muct_rdma_buf_put(buf);
         muct_rdma_am_bad_message(ep, wc->byte_len, id, kind);
         return;
@@ -301,6 +316,11 @@ void muct_rdma_am_receive(muct_rdma_ep_t *ep, const struct ibv_wc *wc)
     ++rx->missing_data;
     ++iface->num_missing;
     muct_rdma_am_schedule(ep);
+    if (kind != MUCT_RDMA_AM_MESSAGE) {
+        muct_rdma_am_receive_own(ep, wc, buf, header);
+        return;
+    }
+
     muct_am_trace(&iface->super, UCT_AM_TRACE_TYPE_RECV, id, data,
                   wc->byte_len - MUCT_RDMA_AM_HEADER);
     status = muct_iface_invoke_am(

@@ -12,6 +12,7 @@
 #include "rdma/ep/rdma_ep_flush.h"
 #include "rdma/ep/rdma_ep_wait.h"
 #include "rdma/op/rdma_am.h"
+#include "rdma/op/rdma_pull.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -207,6 +208,15 @@ ucs_status_t muct_rdma_ep_get_bcopy(uct_ep_h tl_ep, uct_unpack_callback_t unpack
     buf->arg = arg;
     buf->comp = comp;
     buf->length = (uint32_t)length;
+    if (ep->is_pulling) {
+        status = muct_rdma_pull_buf(ep, buf, remote_addr,
+                                    key->rkeys[muct_rdma_key_chunk(key, remote_addr)]);
+        if (status != UCS_INPROGRESS) {
+            muct_rdma_buf_put(buf);
+        }
+        return status;
+    }
+
     wr = muct_rdma_sq_begin(&chan->sq, IBV_WR_RDMA_READ);
     wr->num_sge = 1;
     wr->sg_list[0].addr = (uint64_t)(uintptr_t)muct_rdma_buf_data(buf);
@@ -422,6 +432,10 @@ static UCS_F_NOINLINE ucs_status_t muct_rdma_ep_zcopy_any(
         return status;
     }
 
+    if ((opcode == IBV_WR_RDMA_READ) && ep->is_pulling) {
+        return muct_rdma_ep_iov_job(ep, opcode, iov, iovcnt, remote_addr, rkey, comp);
+    }
+
     return muct_rdma_ep_zcopy_pieces(ep, opcode, &cursor, key, comp);
 }
 
@@ -460,6 +474,7 @@ static UCS_F_ALWAYS_INLINE ucs_status_t muct_rdma_ep_zcopy(
     muct_rdma_chan_t *chan;
 
     if (__builtin_expect(!muct_rdma_ep_is_ready(ep) ||
+                             ((opcode == IBV_WR_RDMA_READ) && ep->is_pulling) ||
                              !muct_rdma_ep_is_simple(ep, iov, iovcnt, key, remote_addr),
                          0)) {
         return muct_rdma_ep_zcopy_any(ep, opcode, iov, iovcnt, remote_addr, rkey, comp);

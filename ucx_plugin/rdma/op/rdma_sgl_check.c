@@ -10,6 +10,7 @@
 #include "rdma/op/rdma_sgl_check.h"
 
 #include "base/muct_log.h"
+#include "rdma/op/rdma_pull.h"
 #include "rdma/op/rdma_sgl.h"
 #include "rdma/op/rdma_sgl_defer.h"
 #include "rdma/ep/rdma_ep_flush.h"
@@ -207,6 +208,10 @@ static ucs_status_t muct_rdma_ep_sgl(muct_rdma_ep_t *ep, enum ibv_wr_opcode opco
     status = muct_rdma_sgl_check(ep, sgl, &plan, &lengths);
     if ((status != UCS_OK) || (plan.total == 0)) {
         return status;
+    }
+
+    if ((opcode == IBV_WR_RDMA_READ) && ep->is_pulling) {
+        return muct_rdma_pull_sgl(ep, sgl, comp);
     }
 
     plan.piece = muct_rdma_sgl_piece(ep, plan.total);

@@ -187,12 +187,13 @@ static int muct_rdma_qp_to_rtr(struct ibv_qp *qp, const muct_rdma_qp_path_t *pat
 static int muct_rdma_qp_to_rtr_in_steps(struct ibv_qp *qp, muct_rdma_qp_path_t *path,
                                         uint32_t remote_qp_num)
 {
-    static const uint8_t steps[] = {8, 4, 1};
+    static const uint8_t steps[] = {8, 4, 1, 0};
+    const unsigned num = sizeof(steps) - (path->may_answer_none ? 0 : 1);
     const uint8_t wanted = path->max_dest_reads;
     int error = muct_rdma_qp_to_rtr(qp, path, remote_qp_num);
     unsigned i;
 
-    for (i = 0; (error == EINVAL) && (i < sizeof(steps)); ++i) {
+    for (i = 0; (error == EINVAL) && (i < num); ++i) {
         if (steps[i] < wanted) {
             path->max_dest_reads = steps[i];
             error = muct_rdma_qp_to_rtr(qp, path, remote_qp_num);

@@ -38,7 +38,8 @@ typedef struct muct_rdma_qp_path {
     uint8_t rnr_retry;
     uint8_t min_rnr_timer;  /**< Code of the standard */
     uint8_t max_reads;      /**< Reads and atomics we start at once */
-    uint8_t max_dest_reads; /**< Reads and atomics we answer at once, at least 1 */
+    uint8_t max_dest_reads; /**< Reads and atomics we answer at once */
+    bool may_answer_none;   /**< max_dest_reads may become 0 */
     uint32_t local_psn;
     uint32_t remote_psn;
     bool has_atomics;
@@ -67,7 +68,8 @@ ucs_status_t muct_rdma_qp_to_init(struct ibv_qp *qp, const muct_rdma_port_t *por
  * INIT to RTR to RTS.
  *
  * @param [in,out] path  max_dest_reads is lowered to 8, 4 or 1 where the device has no
- *                       responder resources for more.
+ *                       responder resources for more, and to 0 if it
+ *                       @a may_answer_none.
  *
  * @return UCS_OK
  * @return UCS_ERR_UNREACHABLE  ibv_modify_qp(3) refused the peer's address, most often

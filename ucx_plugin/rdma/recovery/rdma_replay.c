@@ -111,6 +111,18 @@ static void muct_rdma_replay_clear(struct ibv_send_wr *wr)
     wr->wr.rdma.rkey = 0;
 }
 
+static const char *muct_rdma_replay_name(const struct ibv_send_wr *wr)
+{
+    switch (wr->opcode) {
+    case IBV_WR_RDMA_WRITE:
+        return "a put right behind a fence";
+    case IBV_WR_RDMA_READ:
+        return "a get, of which the peer answers none any more";
+    default:
+        return "an atomic";
+    }
+}
+
 static bool muct_rdma_replay_chan(const muct_rdma_chan_t *chan,
                                   const muct_rdma_replay_t *replay)
 {
@@ -121,12 +133,15 @@ static bool muct_rdma_replay_chan(const muct_rdma_chan_t *chan,
     for (index = chan->sq.tail; index != chan->sq.posted; ++index) {
         wr = muct_rdma_sq_at(&chan->sq, index);
         fate = muct_rdma_replay_fate(replay, wr, index);
+        if ((wr->opcode == IBV_WR_RDMA_READ) && chan->ep->is_pulling &&
+            (fate == MUCT_RDMA_REPLAY_AGAIN)) {
+            fate = MUCT_RDMA_REPLAY_UNKNOWN;
+        }
         if (fate == MUCT_RDMA_REPLAY_UNKNOWN) {
             muct_debug("work request %u of %u to %u may have been carried out and "
                        "cannot be repeated: %s",
                        index, chan->sq.tail, chan->sq.posted,
-                       (wr->opcode == IBV_WR_RDMA_WRITE) ? "a put right behind a fence"
-                                                         : "an atomic");
+                       muct_rdma_replay_name(wr));
             return false;
         }
         if (fate == MUCT_RDMA_REPLAY_DONE) {

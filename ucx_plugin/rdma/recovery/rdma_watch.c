@@ -29,9 +29,20 @@ static bool muct_rdma_watch_has_posted(const muct_rdma_chan_t *chan)
            (chan->sq.tail != chan->sq.posted);
 }
 
+/* Whether the peer owes an answer to a message that its device has acknowledged. */
+static bool muct_rdma_watch_is_owed(const muct_rdma_ep_t *ep)
+{
+    return (ep->state == MUCT_RDMA_EP_CONNECTED) && (ep->pull != NULL) &&
+           !muct_rdma_watch_has_posted(&ep->chans[0]);
+}
+
 static bool muct_rdma_watch_is_busy(const muct_rdma_ep_t *ep)
 {
     unsigned i;
+
+    if (muct_rdma_watch_is_owed(ep)) {
+        return true;
+    }
 
     for (i = 0; i < ep->num_qps; ++i) {
         if (muct_rdma_watch_has_posted(&ep->chans[i])) {
@@ -66,7 +77,7 @@ static void muct_rdma_watch_nudge(muct_rdma_chan_t *chan)
         return;
     }
 
-    muct_debug("qp 0x%x has ended nothing for long, with work requests %u to %u posted",
+    muct_debug("qp 0x%x waits for long, with work requests %u to %u posted",
                chan->ibv->qp_num, chan->sq.tail, chan->sq.posted);
     chan->sq.next_flags = 0;
     wr = muct_rdma_sq_begin(&chan->sq, IBV_WR_RDMA_WRITE);
@@ -114,6 +125,10 @@ static const muct_rdma_chan_t *muct_rdma_watch_ep(muct_rdma_ep_t *ep)
 {
     const muct_rdma_chan_t *over = NULL;
     unsigned i;
+
+    if (muct_rdma_watch_is_owed(ep)) {
+        muct_rdma_watch_nudge(&ep->chans[0]); /* it fails where the peer is gone */
+    }
 
     for (i = 0; i < ep->num_created; ++i) {
         if (muct_rdma_watch_chan(&ep->chans[i]) && (over == NULL)) {

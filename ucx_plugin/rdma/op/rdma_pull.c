@@ -1,0 +1,407 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * A request on the wire, behind the header of a message: address at the peer (8), our
+ * address (8), key at the peer (4), our key (4), length (4). Answers come in the order
+ * of the requests, each behind its write on the same queue pair. The id of an answer
+ * has flags.
+ *
+ * The peer may read what it was given the key of: the request is refused unless a
+ * region of this device, open to reads, has that key and holds all of the piece.
+ *
+ * A GPU is flushed in the same way. The request arrives behind our writes, and the NIC
+ * reads from the GPU's page to answer it. On PCIe that read pushes the writes, as a
+ * read by the peer's queue pair does. Writes of other queue pairs are acknowledged
+ * before the request is sent.
+ */
+
+#include "rdma/op/rdma_pull.h"
+
+#include "base/muct_bytes.h"
+#include "base/muct_log.h"
+#include "rdma/ep/rdma_ep_flush.h"
+#include "rdma/ep/rdma_ep_wait.h"
+#include "rdma/op/rdma_am.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Requests of an endpoint that are not answered yet, at most. */
+#define MUCT_RDMA_PULL_DEPTH 16
+
+#define MUCT_RDMA_PULL_SIZE 28
+
+/* Flags of an answer */
+enum {
+    MUCT_RDMA_PULLED_REFUSED = 1 << 0, /* no region has the key */
+    MUCT_RDMA_PULLED_READS = 1 << 1    /* our queue pair answers reads after all */
+};
+
+typedef struct muct_rdma_piece {
+    uint64_t remote; /* at the owner of the memory */
+    uint64_t local;  /* at the side that gets it */
+    uint32_t remote_key;
+    uint32_t local_key;
+    uint32_t length;
+} muct_rdma_piece_t;
+
+struct muct_rdma_pull {
+    uint32_t num;
+    uint32_t sent;
+    uint32_t ended;
+    bool has_reads; /* the peer has granted reads */
+    muct_rdma_done_t done;
+    void *arg;
+    muct_rdma_piece_t pieces[];
+};
+
+/* Requests of the peer that are to be served */
+struct muct_rdma_served {
+    uint32_t head;
+    uint32_t tail;
+    muct_rdma_piece_t ring[MUCT_RDMA_PULL_DEPTH];
+};
+
+/* ---- begin, end ---- */
+
+static muct_rdma_pull_t *muct_rdma_pull_new(size_t num, muct_rdma_done_t done,
+                                            void *arg)
+{
+    muct_rdma_pull_t *pull =
+        (num <= UINT32_MAX) ? calloc(1, sizeof(*pull) + num * sizeof(pull->pieces[0]))
+                            : NULL;
+
+    if (pull == NULL) {
+        muct_error("failed to allocate a get of %zu pieces", num);
+        return NULL;
+    }
+
+    pull->done = done;
+    pull->arg = arg;
+    return pull;
+}
+
+static void muct_rdma_pull_start(muct_rdma_ep_t *ep, muct_rdma_pull_t *pull)
+{
+    ep->pull = pull;
+    muct_rdma_ep_add_work(ep);
+}
+
+static void muct_rdma_pull_end(muct_rdma_ep_t *ep, ucs_status_t status)
+{
+    muct_rdma_pull_t *pull = ep->pull;
+
+    ep->pull = NULL;
+    ep->has_event = true;
+    if (pull->has_reads) {
+        ep->is_pulling = false;
+    }
+    if (ep->is_job_fenced) {
+        ep->is_job_fenced = false;
+        (void)muct_rdma_ep_fence(&ep->super.super, 0);
+    }
+    if (ep->pending.head != NULL) {
+        muct_rdma_ep_add_work(ep);
+    }
+    if (pull->done != NULL) {
+        pull->done(pull->arg, status);
+    }
+    free(pull);
+}
+
+void muct_rdma_pull_cleanup(muct_rdma_ep_t *ep, ucs_status_t status)
+{
+    free(ep->served);
+    ep->served = NULL;
+    if (ep->pull != NULL) {
+        muct_rdma_pull_end(ep, status);
+    }
+}
+
+/* ---- what is requested ---- */
+
+/* Cut a block where a key ends; count only, without @a pieces. */
+static size_t muct_rdma_pull_block(const muct_rdma_ep_t *ep, const muct_rdma_mem_t *mem,
+                                   uint64_t local, const muct_rdma_key_t *key,
+                                   uint64_t remote, size_t length,
+                                   muct_rdma_piece_t *pieces)
+{
+    const uint64_t max = muct_rdma_ep_iface(ep)->limits.max_msg_size;
+    uint64_t part, left;
+    size_t num = 0;
+
+    for (; length > 0; length -= part, local += part, remote += part, ++num) {
+        part = (length < max) ? length : max;
+        left = muct_rdma_key_chunk_left(key, remote);
+        part = (part < left) ? part : left;
+        left = muct_rdma_mem_chunk_left(mem, local);
+        part = (part < left) ? part : left;
+        if (pieces != NULL) {
+            pieces[num] = (muct_rdma_piece_t){
+                .remote = remote,
+                .local = local,
+                .remote_key = key->rkeys[muct_rdma_key_chunk(key, remote)],
+                .local_key = muct_rdma_mem_rkey(mem, local),
+                .length = (uint32_t)part,
+            };
+        }
+    }
+
+    return num;
+}
+
+static size_t muct_rdma_pull_blocks(const muct_rdma_ep_t *ep,
+                                    const muct_rdma_sgl_t *sgl,
+                                    muct_rdma_piece_t *pieces)
+{
+    size_t i, repeat, offset, num = 0;
+
+    for (i = 0; i < sgl->count; ++i) {
+        for (repeat = 0; repeat < muct_rdma_sgl_repeats(sgl, i); ++repeat) {
+            offset = (repeat > 0) ? repeat * sgl->strides[i] : 0;
+            num += muct_rdma_pull_block(
+                ep, sgl->memhs[i], (uint64_t)(uintptr_t)sgl->buffers[i] + offset,
+                (const muct_rdma_key_t *)sgl->rkeys[i], sgl->remote_addrs[i] + offset,
+                sgl->lengths[i], (pieces != NULL) ? pieces + num : NULL);
+        }
+    }
+
+    return num;
+}
+
+ucs_status_t muct_rdma_pull_sgl(muct_rdma_ep_t *ep, const muct_rdma_sgl_t *sgl,
+                                uct_completion_t *comp)
+{
+    const size_t num = muct_rdma_pull_blocks(ep, sgl, NULL);
+    muct_rdma_pull_t *pull =
+        muct_rdma_pull_new(num, (comp != NULL) ? muct_rdma_done_comp : NULL, comp);
+
+    if (pull == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    pull->num = (uint32_t)muct_rdma_pull_blocks(ep, sgl, pull->pieces);
+    muct_rdma_pull_start(ep, pull);
+    return UCS_INPROGRESS;
+}
+
+ucs_status_t muct_rdma_pull_buf(muct_rdma_ep_t *ep, muct_rdma_buf_t *buf,
+                                uint64_t address, uint32_t rkey)
+{
+    muct_rdma_pull_t *pull = muct_rdma_pull_new(1, muct_rdma_done_unpack, buf);
+
+    if (pull == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    pull->num = 1;
+    pull->pieces[0] = (muct_rdma_piece_t){
+        .remote = address,
+        .local = (uint64_t)(uintptr_t)muct_rdma_buf_data(buf),
+        .remote_key = rkey,
+        .local_key = buf->rkey,
+        .length = buf->length,
+    };
+    muct_rdma_pull_start(ep, pull);
+    return UCS_INPROGRESS;
+}
+
+static void muct_rdma_pull_add_page(const muct_rdma_ep_t *ep, muct_rdma_pull_t *pull,
+                                    bool is_host, uint64_t address, uint32_t rkey)
+{
+    const muct_rdma_iface_t *iface = muct_rdma_ep_iface(ep);
+
+    pull->pieces[pull->num++] = (muct_rdma_piece_t){
+        .remote = address,
+        .local = muct_rdma_iface_read_back(iface, is_host),
+        .remote_key = rkey,
+        .local_key = iface->flush_mem->mrs[0]->rkey,
+        .length = 1,
+    };
+}
+
+ucs_status_t muct_rdma_pull_pages(muct_rdma_ep_t *ep, uint64_t gpus, bool is_host)
+{
+    muct_rdma_pull_t *pull = muct_rdma_pull_new(MUCT_RDMA_KEY_NUM_GPUS + 1, NULL, NULL);
+    const muct_rdma_gpu_page_t *page;
+
+    if (pull == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    for (; gpus != 0; gpus &= gpus - 1) {
+        page = &ep->gpu_pages[__builtin_ctzll(gpus)];
+        muct_rdma_pull_add_page(ep, pull, false, page->address, page->rkey);
+    }
+    if (is_host) {
+        muct_rdma_pull_add_page(ep, pull, true, ep->peer_ep.flush_addr,
+                                ep->peer_ep.flush_rkey);
+    }
+    muct_rdma_pull_start(ep, pull);
+    return UCS_OK;
+}
+
+/* ---- messages ---- */
+
+static bool muct_rdma_pull_has_room(const muct_rdma_ep_t *ep, unsigned num_wrs)
+{
+    return (ep->credits > 0) && (muct_rdma_sq_free(&ep->chans[0].sq) >= num_wrs);
+}
+
+static bool muct_rdma_pull_may_send(const muct_rdma_ep_t *ep)
+{
+    const muct_rdma_pull_t *pull = ep->pull;
+
+    return (pull != NULL) && (pull->sent < pull->num) &&
+           (pull->sent - pull->ended < MUCT_RDMA_PULL_DEPTH);
+}
+
+static bool muct_rdma_pull_may_serve(const muct_rdma_ep_t *ep)
+{
+    return (ep->served != NULL) && (ep->served->tail != ep->served->head);
+}
+
+static bool muct_rdma_pull_send(muct_rdma_ep_t *ep, const muct_rdma_piece_t *piece)
+{
+    uint8_t data[MUCT_RDMA_PULL_SIZE];
+
+    muct_put_le(data, piece->remote, 8);
+    muct_put_le(data + 8, piece->local, 8);
+    muct_put_le(data + 16, piece->remote_key, 4);
+    muct_put_le(data + 20, piece->local_key, 4);
+    muct_put_le(data + 24, piece->length, 4);
+    return muct_rdma_am_send_own(ep, MUCT_RDMA_AM_PULL, 0, data, sizeof(data));
+}
+
+static void muct_rdma_pull_write(muct_rdma_ep_t *ep, const muct_rdma_piece_t *piece,
+                                 uint32_t lkey)
+{
+    muct_rdma_sq_t *sq = &ep->chans[0].sq;
+    struct ibv_send_wr *wr = muct_rdma_sq_begin(sq, IBV_WR_RDMA_WRITE);
+
+    wr->num_sge = 1;
+    wr->sg_list[0].addr = piece->remote;
+    wr->sg_list[0].length = piece->length;
+    wr->sg_list[0].lkey = lkey;
+    wr->wr.rdma.remote_addr = piece->local;
+    wr->wr.rdma.rkey = piece->local_key;
+    muct_rdma_sq_end(sq, wr, NULL, NULL, piece->length);
+}
+
+/* False when there is no buffer for the answer, which has to follow the write. */
+static bool muct_rdma_pull_serve(muct_rdma_ep_t *ep, const muct_rdma_piece_t *piece)
+{
+    uint8_t flags = (ep->dest_reads > 0) ? MUCT_RDMA_PULLED_READS : 0;
+    uint32_t lkey;
+
+    if (!muct_rdma_mem_find_open(muct_rdma_iface_md(muct_rdma_ep_iface(ep))->pd,
+                                 piece->remote_key, piece->remote, piece->length,
+                                 &lkey)) {
+        muct_error("the peer requested 0x%" PRIx64
+                   " length %u with a key of no region: refused",
+                   piece->remote, piece->length);
+        return muct_rdma_am_send_own(ep, MUCT_RDMA_AM_PULLED,
+                                     flags | MUCT_RDMA_PULLED_REFUSED, NULL, 0);
+    }
+
+    if (!muct_rdma_am_has_place(ep)) {
+        return false;
+    }
+
+    muct_rdma_pull_write(ep, piece, lkey);
+    return muct_rdma_am_send_own(ep, MUCT_RDMA_AM_PULLED, flags, NULL, 0);
+}
+
+void muct_rdma_pull_progress(muct_rdma_ep_t *ep)
+{
+    muct_rdma_sq_t *sq = &ep->chans[0].sq;
+    const unsigned flags = sq->next_flags; /* of the user's next work request */
+
+    sq->next_flags = 0;
+    while (muct_rdma_pull_may_serve(ep) && muct_rdma_pull_has_room(ep, 2) &&
+           muct_rdma_pull_serve(
+               ep, &ep->served->ring[ep->served->tail % MUCT_RDMA_PULL_DEPTH])) {
+        ++ep->served->tail;
+    }
+    while (muct_rdma_pull_may_send(ep) && muct_rdma_pull_has_room(ep, 1) &&
+           muct_rdma_pull_send(ep, &ep->pull->pieces[ep->pull->sent])) {
+        ++ep->pull->sent;
+    }
+    sq->next_flags = flags;
+}
+
+bool muct_rdma_pull_has_work(const muct_rdma_ep_t *ep)
+{
+    return muct_rdma_pull_may_serve(ep) || muct_rdma_pull_may_send(ep);
+}
+
+bool muct_rdma_pull_is_runnable(const muct_rdma_ep_t *ep)
+{
+    return !muct_rdma_buf_pool_is_dry(&muct_rdma_ep_iface(ep)->tx_pool) &&
+           ((muct_rdma_pull_may_serve(ep) && muct_rdma_pull_has_room(ep, 2)) ||
+            (muct_rdma_pull_may_send(ep) && muct_rdma_pull_has_room(ep, 1)));
+}
+
+static bool muct_rdma_pull_requested(muct_rdma_ep_t *ep, const uint8_t *data,
+                                     size_t length)
+{
+    muct_rdma_piece_t *piece;
+
+    if (length != MUCT_RDMA_PULL_SIZE) {
+        return false;
+    }
+
+    if (ep->served == NULL) {
+        ep->served = calloc(1, sizeof(*ep->served));
+        if (ep->served == NULL) {
+            muct_error("failed to allocate requests of a peer");
+            return false;
+        }
+    }
+    if (ep->served->head - ep->served->tail == MUCT_RDMA_PULL_DEPTH) {
+        return false;
+    }
+
+    piece = &ep->served->ring[ep->served->head++ % MUCT_RDMA_PULL_DEPTH];
+    piece->remote = muct_get_le(data, 8);
+    piece->local = muct_get_le(data + 8, 8);
+    piece->remote_key = (uint32_t)muct_get_le(data + 16, 4);
+    piece->local_key = (uint32_t)muct_get_le(data + 20, 4);
+    piece->length = (uint32_t)muct_get_le(data + 24, 4);
+    muct_rdma_ep_add_work(ep);
+    return true;
+}
+
+static bool muct_rdma_pull_answered(muct_rdma_ep_t *ep, uint8_t flags)
+{
+    muct_rdma_pull_t *pull = ep->pull;
+
+    if ((pull == NULL) || (pull->ended == pull->sent)) {
+        return false;
+    }
+
+    if (flags & MUCT_RDMA_PULLED_REFUSED) {
+        muct_error("the peer refused a get of 0x%" PRIx64
+                   " length %u: the key is of no region there",
+                   pull->pieces[pull->ended].remote, pull->pieces[pull->ended].length);
+        muct_rdma_ep_fail(ep, UCS_ERR_CONNECTION_RESET, true);
+        return true;
+    }
+
+    pull->has_reads = (flags & MUCT_RDMA_PULLED_READS) && (ep->peer_ep.max_reads > 0) &&
+                      (muct_rdma_ep_iface(ep)->limits.max_reads > 0);
+    if (++pull->ended == pull->num) {
+        muct_rdma_pull_end(ep, UCS_OK);
+    } else {
+        muct_rdma_ep_add_work(ep);
+    }
+    return true;
+}
+
+bool muct_rdma_pull_receive(muct_rdma_ep_t *ep, uint8_t kind, uint8_t id,
+                            const void *data, size_t length)
+{
+    return (kind == MUCT_RDMA_AM_PULL) ? muct_rdma_pull_requested(ep, data, length)
+                                       : muct_rdma_pull_answered(ep, id);
+}

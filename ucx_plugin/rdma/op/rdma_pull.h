@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MUCT_RDMA_PULL_H
+#define MUCT_RDMA_PULL_H
+
+/**
+ * @file
+ * Gets without reads, from a peer whose device has no responder resources left for our
+ * queue pairs (ionic has 16 for all of a NIC): we request each piece by a message, the
+ * peer's progress writes it to us and sends a message behind the write.
+ *
+ * An endpoint has at most one pull. Until it has ended, other operations wait behind
+ * it, as behind a job (rdma_sgl_defer.h).
+ */
+
+#include "rdma/op/rdma_sgl.h"
+
+/** Get a checked list. UCS_INPROGRESS or UCS_ERR_NO_MEMORY. */
+ucs_status_t muct_rdma_pull_sgl(muct_rdma_ep_t *ep, const muct_rdma_sgl_t *sgl,
+                                uct_completion_t *comp);
+
+/** Get buf->length bytes into a buffer for @ref muct_rdma_done_unpack. UCS_INPROGRESS
+ * or UCS_ERR_NO_MEMORY. */
+ucs_status_t muct_rdma_pull_buf(muct_rdma_ep_t *ep, muct_rdma_buf_t *buf,
+                                uint64_t address, uint32_t rkey);
+
+/** Read a byte of the flush page of each GPU in @a gpus, a bit each, and @a is_host of
+ * the host's. UCS_OK, or UCS_ERR_NO_MEMORY, logged. */
+ucs_status_t muct_rdma_pull_pages(muct_rdma_ep_t *ep, uint64_t gpus, bool is_host);
+
+/** A message of kind MUCT_RDMA_AM_PULL or MUCT_RDMA_AM_PULLED arrived. False when it
+ * has no sense. The endpoint may have failed when this returns. */
+bool muct_rdma_pull_receive(muct_rdma_ep_t *ep, uint8_t kind, uint8_t id,
+                            const void *data, size_t length);
+
+/** Send requests, and write what the peer requested, where there is room. */
+void muct_rdma_pull_progress(muct_rdma_ep_t *ep);
+
+/** Whether @ref muct_rdma_pull_progress has something left to do. */
+bool muct_rdma_pull_has_work(const muct_rdma_ep_t *ep);
+
+/** Whether it could do that now. */
+bool muct_rdma_pull_is_runnable(const muct_rdma_ep_t *ep);
+
+/** End everything with @a status; the queue pairs are destroyed. */
+void muct_rdma_pull_cleanup(muct_rdma_ep_t *ep, ucs_status_t status);
+
+#endif
