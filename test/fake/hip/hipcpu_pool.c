@@ -201,12 +201,9 @@ hipError_t hipMallocFromPoolAsync(void **ptr, size_t size, hipMemPool_t pool,
 
 hipError_t hipFreeAsync(void *ptr, hipStream_t stream)
 {
-    hipcpu_line_t *line;
-
     HIPCPU_ENTER(hipFreeAsync);
-    line = hipcpu_stream_line(stream, "hipFreeAsync");
-    hipcpu_line_wait(line, hipcpu_line_last(line));
-    return hipFree(ptr);
+    (void)hipcpu_stream_line(stream, "hipFreeAsync");
+    return hipFree(ptr); /* waits for all streams */
 }
 
 static hipError_t hipcpu_pool_get(hipMemPool_t *pool, int device)

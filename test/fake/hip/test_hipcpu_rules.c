@@ -236,6 +236,40 @@ START_TEST(own_pool_keeps_blocks_as_the_default_does)
 }
 END_TEST
 
+static void end_late(void *arg)
+{
+    (void)usleep(20000);
+    __atomic_store_n((int *)arg, 1, __ATOMIC_RELEASE);
+}
+
+START_TEST(memory_is_freed_behind_the_work_of_its_stream)
+{
+    hipStream_t stream;
+    int is_done = 0;
+    void *memory;
+
+    ok(hipStreamCreate(&stream));
+    ok(hipMallocAsync(&memory, SIZE, stream));
+    ok(hipLaunchHostFunc(stream, end_late, &is_done));
+    ok(hipFreeAsync(memory, stream));
+    ck_assert_int_eq(__atomic_load_n(&is_done, __ATOMIC_ACQUIRE), 1);
+    ok(hipStreamDestroy(stream));
+}
+END_TEST
+
+/* Ends by SIGABRT */
+START_TEST(pool_with_blocks_in_use_is_not_destroyed)
+{
+    const hipMemPoolProps props = {.location = {.id = 0}};
+    hipMemPool_t pool;
+    void *memory;
+
+    ok(hipMemPoolCreate(&pool, &props));
+    ok(hipMallocFromPoolAsync(&memory, SIZE, pool, NULL));
+    (void)hipMemPoolDestroy(pool);
+}
+END_TEST
+
 static int is_over;
 
 static void *use_pool(void *arg)
@@ -819,6 +853,9 @@ int main(void)
                         0, 2);
     tcase_add_loop_test(tcase, memory_of_a_pool_is_kept_up_to_its_threshold, 0, 4);
     tcase_add_loop_test(tcase, own_pool_keeps_blocks_as_the_default_does, 0, 4);
+    tcase_add_test(tcase, memory_is_freed_behind_the_work_of_its_stream);
+    tcase_add_test_raise_signal(tcase, pool_with_blocks_in_use_is_not_destroyed,
+                                SIGABRT);
     tcase_add_test(tcase, a_child_of_a_thread_that_allocates_has_pools);
     tcase_add_loop_test_raise_signal(tcase, memory_that_is_back_in_its_pool_is_not_used,
                                      SIGABRT, 0, 2);
