@@ -307,7 +307,7 @@ START_TEST(closed_interfaces_leave_nothing)
         }
     }
     ck_assert_uint_eq(mkv_test_num_files("/proc/self/fd"), num_files);
-    /* Valgrind's heap counts its own padding and free blocks too, and varies by 40 KiB. */
+    /* Valgrind's heap counts its own padding and free blocks, and varies by 40 KiB. */
     if (getenv("MKV_UNDER_VALGRIND") == NULL) {
         ck_assert_uint_le(mallinfo2().uordblks, bytes + 4096);
     }
