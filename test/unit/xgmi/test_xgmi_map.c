@@ -25,7 +25,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #define LENGTH 8192
@@ -312,6 +314,35 @@ static void fail_opens(unsigned count, int error)
         fake_hip_fail("hipIpcOpenMemHandle", 1, error);
     }
 }
+
+static time_t seconds_passed; /* beside those of the kernel */
+
+/* In place of the C library's */
+__attribute__((visibility("default"))) int clock_gettime(clockid_t id,
+                                                         struct timespec *time)
+{
+    int ret = (int)syscall(SYS_clock_gettime, id, time);
+
+    time->tv_sec += seconds_passed;
+    return ret;
+}
+
+START_TEST(way_that_failed_is_tried_again_a_minute_later)
+{
+    const muct_xgmi_region_t *region = NULL;
+
+    fail_opens(3, 17);
+    ck_assert_int_eq(muct_xgmi_map_get(map, peer, &keys[0], 0, &region),
+                     UCS_ERR_UNSUPPORTED);
+    seconds_passed = 50;
+    ck_assert_int_eq(muct_xgmi_map_get(map, peer, &keys[0], 0, &region),
+                     UCS_ERR_UNSUPPORTED);
+    ck_assert_uint_eq(fake_hip_calls("hipIpcOpenMemHandle"), 3);
+    seconds_passed = 70;
+    get_and_put(0);
+    ck_assert_uint_eq(fake_hip_calls("hipIpcOpenMemHandle"), 4);
+}
+END_TEST
 
 /* AMD's runtime returns error 17 for each cause; the owner's page shows which. */
 START_TEST(handle_of_a_living_peer_that_does_not_open_is_no_way)
@@ -787,6 +818,7 @@ int main(void)
     tcase_add_test(tcase, peer_with_a_lock_kept_by_a_child_is_dead_by_its_pidfd);
     tcase_add_test(tcase, handle_that_fails_for_a_moment_opens);
     tcase_add_test(tcase, way_is_barred_for_a_while);
+    tcase_add_test(tcase, way_that_failed_is_tried_again_a_minute_later);
     tcase_add_test(tcase, other_memory_than_the_exported_is_not_used);
     tcase_add_test(tcase, handle_that_fails_beside_others_is_tried_again);
     tcase_add_test(tcase, handle_under_a_void_key_fails_no_peer);
