@@ -5,6 +5,8 @@
 
 /**
  * @file
+ * Locks of the process in forked children, and the lock of a worker.
+ *
  * The lock of a worker that several threads use. UCP takes it around every call of a
  * transport, so a thread that has nothing to do is in the way of those that have. What
  * is to leave it for a while can do so where UCP keeps nothing across the call: in
@@ -16,7 +18,25 @@
 
 #include "base/muct_uct_abi.h"
 
+#include <pthread.h>
 #include <stdbool.h>
+
+
+/** Call a function in each forked child. */
+#define MUCT_CALL_IN_CHILD(_function)                                                  \
+    __attribute__((constructor)) static void _function##_at_load(void)                 \
+    {                                                                                  \
+        (void)pthread_atfork(NULL, NULL, _function);                                   \
+    }
+
+/** Free a lock in forked children: the thread that held it at the fork is not there.
+ * What the lock guards must be of use at every step of a change. */
+#define MUCT_FREE_IN_CHILD(_name, _lock)                                               \
+    static void _name##_free_in_child(void)                                            \
+    {                                                                                  \
+        (void)pthread_mutex_init(_lock, NULL);                                         \
+    }                                                                                  \
+    MUCT_CALL_IN_CHILD(_name##_free_in_child)
 
 
 /**

@@ -2,6 +2,7 @@
 
 #include "config.h"
 
+#include "base/muct_lock.h"
 #include "base/muct_log.h"
 
 #include <pthread.h>
@@ -27,6 +28,7 @@ void muct_log(ucs_log_level_t level, const char *file, unsigned line,
 }
 
 static pthread_mutex_t muct_report_lock = PTHREAD_MUTEX_INITIALIZER;
+MUCT_FREE_IN_CHILD(muct_report_lock, &muct_report_lock)
 static char muct_report_text[MUCT_REPORT_NUM_PARTS][256];
 
 /* With the lock. @return Whether this was the last missing part. */

@@ -46,6 +46,17 @@ static struct {
 } muct_loader_served[MUCT_LOADER_MAX_UCX];
 static unsigned muct_loader_num_served;
 
+/* Another thread may have held the lock, which has no thread in a child */
+static void muct_loader_forked(void)
+{
+    (void)pthread_mutex_init(&muct_loader_lock, NULL);
+}
+
+__attribute__((constructor)) static void muct_loader_watch_forks(void)
+{
+    (void)pthread_atfork(NULL, NULL, muct_loader_forked);
+}
+
 /* UCX's name for a module's entry. Returns a ucs_status_t; 0 is UCS_OK. */
 __attribute__((visibility("default"))) int muct_loader_entry(void) __asm__(
     "ucs_module_global_init");

@@ -12,6 +12,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #define LENGTH 65536
 #define NUM_PIECES 100
@@ -183,6 +185,31 @@ START_TEST(long_exports_delay_no_memory_that_is_exported_already)
 }
 END_TEST
 
+/* The thread that exports is not in the child; a child that waits for it is killed */
+START_TEST(a_child_forked_during_an_export_exports)
+{
+    muct_xgmi_export_t export = {0};
+    pthread_t thread;
+    int status;
+    pid_t child;
+
+    ck_assert_int_eq(pthread_barrier_init(&exporting, NULL, 2), 0);
+    ck_assert_int_eq(pthread_create(&thread, NULL, export_slowly, memory), 0);
+    pthread_barrier_wait(&exporting);
+    child = fork();
+    if (child == 0) {
+        (void)alarm(60);
+        _exit(muct_xgmi_export_get(gpu, (uintptr_t)memory, &export) != UCS_OK);
+    }
+    ck_assert_int_gt(child, 0);
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert_int_eq(status, 0);
+    pthread_barrier_wait(&exporting);
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    pthread_barrier_destroy(&exporting);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("xgmi_export");
@@ -195,6 +222,7 @@ int main(void)
     tcase_add_test(tcase, memory_that_cannot_be_exported_is_tried_again);
     tcase_add_test(tcase, export_that_fails_once_is_repeated);
     tcase_add_test(tcase, long_exports_delay_no_memory_that_is_exported_already);
+    tcase_add_test(tcase, a_child_forked_during_an_export_exports);
     suite_add_tcase(suite, tcase);
     return mkv_check_run_forked(suite);
 }

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
@@ -463,6 +464,40 @@ START_TEST(registration_of_other_memory_does_not_wait)
 }
 END_TEST
 
+/* The thread that registers is not in the child; a child that waits for it is killed */
+START_TEST(a_child_forked_during_a_registration_registers)
+{
+    char *memory =
+        mmap(NULL, LENGTH, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    uct_md_h md = open_md();
+    muct_pin_t pins[2];
+    pthread_t thread;
+    int status;
+    pid_t child;
+
+    slow_gpu = *gpu;
+    slow_gpu.host_register = register_slowly;
+    slow = memory;
+    sem_init(&has_entered, 0, 0);
+    sem_init(&may_go, 0, 0);
+    muct_pin_init(&pins[0], memory, LENGTH, MUCT_PIN_UNTRIED);
+    muct_pin_init(&pins[1], memory, LENGTH, MUCT_PIN_UNTRIED);
+    ck_assert_int_eq(pthread_create(&thread, NULL, pin_it, &pins[0]), 0);
+    sem_wait(&has_entered);
+    child = fork();
+    if (child == 0) {
+        (void)alarm(60);
+        _exit(!muct_pin(gpu, &pins[1]));
+    }
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert_int_eq(status, 0);
+    sem_post(&may_go);
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    muct_pin_drop(gpu, &pins[0]);
+    uct_md_close(md);
+}
+END_TEST
+
 static int malloc_device; /* Current device of the allocation */
 
 static int note_malloc(void **memory_p, size_t size, unsigned flags)
@@ -551,6 +586,7 @@ int main(void)
     tcase_add_test(tcase,
                    host_memory_the_application_unregistered_is_left_to_copy_calls);
     tcase_add_test(tcase, registration_of_other_memory_does_not_wait);
+    tcase_add_test(tcase, a_child_forked_during_a_registration_registers);
     tcase_add_test(tcase, buffers_are_near_the_device_that_uses_them);
     tcase_add_test(tcase, key_names_a_file_that_others_can_map);
     tcase_add_test(tcase, other_file_than_the_keys_is_not_mapped);

@@ -2,6 +2,7 @@
 
 #include "base/memory/muct_pin.h"
 
+#include "base/muct_lock.h"
 #include "base/muct_log.h"
 
 #include <pthread.h>
@@ -22,6 +23,23 @@ struct muct_pin_range {
 static pthread_mutex_t muct_pin_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t muct_pin_registered = PTHREAD_COND_INITIALIZER;
 static struct muct_pin_range *muct_pin_ranges;
+
+/* Nothing ends there what another thread was registering at the fork */
+static void muct_pin_forked(void)
+{
+    struct muct_pin_range **link = &muct_pin_ranges;
+
+    (void)pthread_mutex_init(&muct_pin_lock, NULL);
+    (void)pthread_cond_init(&muct_pin_registered, NULL);
+    while (*link != NULL) {
+        if ((*link)->is_new) {
+            *link = (*link)->next;
+        } else {
+            link = &(*link)->next;
+        }
+    }
+}
+MUCT_CALL_IN_CHILD(muct_pin_forked)
 
 
 void muct_pin_init(muct_pin_t *pin, void *address, size_t length,

@@ -2,6 +2,7 @@
 
 #include "rdma/ep/rdma_carrier.h"
 
+#include "base/muct_lock.h"
 #include "base/muct_log.h"
 #include "rdma/memory/rdma_md_reg.h"
 #include "rdma/memory/rdma_mr.h"
@@ -12,6 +13,7 @@
 /* All interfaces of the process. Of an interface of another worker, only the worker is
  * read: everything else belongs to the thread of that worker. */
 static pthread_mutex_t muct_rdma_carrier_lock = PTHREAD_MUTEX_INITIALIZER;
+MUCT_FREE_IN_CHILD(muct_rdma_carrier_lock, &muct_rdma_carrier_lock)
 static UCS_LIST_HEAD(muct_rdma_carrier_ifaces);
 
 void muct_rdma_carrier_enter(muct_rdma_iface_t *iface)

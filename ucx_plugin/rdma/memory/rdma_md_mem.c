@@ -7,6 +7,7 @@
 #include "rdma/memory/rdma_md.h"
 
 #include "base/muct_gpu.h"
+#include "base/muct_lock.h"
 #include "base/muct_log.h"
 #include "rdma/memory/rdma_md_reg.h"
 
@@ -147,18 +148,20 @@ static ucs_status_t muct_rdma_md_renew(muct_rdma_md_t *md, muct_rdma_mem_t *mem)
     return status;
 }
 
+static pthread_mutex_t muct_rdma_md_renew_lock = PTHREAD_MUTEX_INITIALIZER;
+MUCT_FREE_IN_CHILD(muct_rdma_md_renew_lock, &muct_rdma_md_renew_lock)
+
 ucs_status_t muct_rdma_md_renew_changed(muct_rdma_md_t *md, muct_rdma_mem_t *mem,
                                         const void *address, size_t length)
 {
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     ucs_status_t status = UCS_OK;
 
     /* workers of several threads share a region */
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&muct_rdma_md_renew_lock);
     if (muct_rdma_chunks_differ(&mem->chunks, (uintptr_t)address, length)) {
         status = muct_rdma_md_renew(md, mem);
     }
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&muct_rdma_md_renew_lock);
     return status;
 }
 

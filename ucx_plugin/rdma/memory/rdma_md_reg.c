@@ -8,6 +8,7 @@
 #include "rdma/memory/rdma_md_reg.h"
 
 #include "base/muct_gpu.h"
+#include "base/muct_lock.h"
 #include "base/muct_log.h"
 #include "rdma/memory/rdma_canary.h"
 
@@ -259,6 +260,7 @@ static struct {
     unsigned num;
     muct_rdma_md_trial_t trials[MUCT_RDMA_MD_MAX_TRIALS];
 } muct_rdma_md_trials = {.lock = PTHREAD_MUTEX_INITIALIZER};
+MUCT_FREE_IN_CHILD(muct_rdma_md_trials, &muct_rdma_md_trials.lock)
 
 void muct_rdma_md_count(int change)
 {

@@ -2,6 +2,7 @@
 
 #include "rdma/memory/rdma_mr.h"
 
+#include "base/muct_lock.h"
 #include "base/muct_log.h"
 
 #include <inttypes.h>
@@ -13,6 +14,7 @@
 
 /* All regions, of all devices; devices may be used by several threads. */
 static pthread_mutex_t muct_rdma_mem_lock = PTHREAD_MUTEX_INITIALIZER;
+MUCT_FREE_IN_CHILD(muct_rdma_mem_lock, &muct_rdma_mem_lock)
 static UCS_LIST_HEAD(muct_rdma_mem_list);
 /* protection domains of removed devices */
 static UCS_LIST_HEAD(muct_rdma_mem_gone);

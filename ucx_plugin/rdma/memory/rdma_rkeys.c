@@ -2,6 +2,7 @@
 
 #include "rdma/memory/rdma_rkeys.h"
 
+#include "base/muct_lock.h"
 #include "base/muct_log.h"
 
 #include <ucs/datastruct/list.h>
@@ -26,6 +27,7 @@ static struct {
     .lock = PTHREAD_MUTEX_INITIALIZER,
     .list = UCS_LIST_INITIALIZER(&muct_rdma_rkeys.list, &muct_rdma_rkeys.list),
 };
+MUCT_FREE_IN_CHILD(muct_rdma_rkeys, &muct_rdma_rkeys.lock)
 
 /* ---- incarnations ---- */
 

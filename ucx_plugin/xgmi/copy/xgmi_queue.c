@@ -2,6 +2,7 @@
 
 #include "xgmi/copy/xgmi_queue.h"
 
+#include "base/muct_lock.h"
 #include "base/muct_log.h"
 #include "xgmi/copy/xgmi_queue_streams.h"
 #include "xgmi/copy/xgmi_batch.h"
@@ -280,6 +281,14 @@ void muct_xgmi_queue_disown(muct_xgmi_queue_t *queue, const void *owner)
 
 static pthread_mutex_t muct_xgmi_queues_lock = PTHREAD_MUTEX_INITIALIZER;
 static muct_xgmi_queue_t *muct_xgmi_queues;
+
+/* Its parent's queues may be locked, and start nothing in a child */
+static void muct_xgmi_queues_forked(void)
+{
+    (void)pthread_mutex_init(&muct_xgmi_queues_lock, NULL);
+    muct_xgmi_queues = NULL;
+}
+MUCT_CALL_IN_CHILD(muct_xgmi_queues_forked)
 
 
 static void muct_xgmi_queue_enlist(muct_xgmi_queue_t *queue)

@@ -12,6 +12,7 @@
 
 #include "xgmi/memory/xgmi_export.h"
 
+#include "base/muct_lock.h"
 #include "base/muct_log.h"
 
 #include <inttypes.h>
@@ -28,6 +29,8 @@
 
 static pthread_mutex_t muct_xgmi_export_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_mutex_t muct_xgmi_export_turn = PTHREAD_MUTEX_INITIALIZER;
+MUCT_FREE_IN_CHILD(muct_xgmi_export_lock, &muct_xgmi_export_lock)
+MUCT_FREE_IN_CHILD(muct_xgmi_export_turn, &muct_xgmi_export_turn)
 static muct_xgmi_export_t muct_xgmi_exports[MUCT_XGMI_EXPORT_PLACES];
 
 

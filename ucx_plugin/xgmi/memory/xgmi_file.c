@@ -8,6 +8,7 @@
 #include "xgmi/memory/xgmi_file.h"
 
 #include "base/muct_bytes.h"
+#include "base/muct_lock.h"
 #include "base/muct_log.h"
 
 #include <dirent.h>
@@ -53,6 +54,7 @@ typedef struct muct_xgmi_file_line {
 } muct_xgmi_file_line_t;
 
 static pthread_mutex_t muct_xgmi_files_lock = PTHREAD_MUTEX_INITIALIZER;
+MUCT_FREE_IN_CHILD(muct_xgmi_files_lock, &muct_xgmi_files_lock)
 static muct_xgmi_file_open_t *muct_xgmi_files;
 
 

@@ -7,11 +7,14 @@
 
 #include "xgmi/memory/xgmi_global.h"
 
+#include "base/muct_lock.h"
+
 #include <pthread.h>
 
 
 /* Guards the creation and the end; map and gpu do not change in between. */
 static pthread_mutex_t muct_xgmi_global_lock = PTHREAD_MUTEX_INITIALIZER;
+MUCT_FREE_IN_CHILD(muct_xgmi_global_lock, &muct_xgmi_global_lock)
 
 muct_xgmi_global_t muct_xgmi_global = {.next_uid = 1, .device = -1};
 

@@ -7,6 +7,7 @@
 
 #include "xgmi/memory/xgmi_rkey.h"
 
+#include "base/muct_lock.h"
 #include "base/muct_log.h"
 #include "xgmi/memory/xgmi_global.h"
 
@@ -23,6 +24,7 @@
  * as it is. So it must be the last key that was packed for its slot.
  */
 static pthread_mutex_t muct_xgmi_issued_lock = PTHREAD_MUTEX_INITIALIZER;
+MUCT_FREE_IN_CHILD(muct_xgmi_issued_lock, &muct_xgmi_issued_lock)
 static unsigned char muct_xgmi_issued[MUCT_XGMI_MAX_SLOTS][MUCT_XGMI_KEY_PACKED_SIZE];
 
 void muct_xgmi_rkey_issue(uint32_t slot, const void *packed)

@@ -15,6 +15,7 @@
 
 #include "xgmi/peer/xgmi_peer.h"
 
+#include "base/muct_lock.h"
 #include "base/muct_log.h"
 #include "xgmi/peer/xgmi_page.h"
 
@@ -71,6 +72,7 @@ static struct {
 } muct_xgmi_process = {.fd = -1};
 
 static pthread_mutex_t muct_xgmi_peer_lock = PTHREAD_MUTEX_INITIALIZER;
+MUCT_FREE_IN_CHILD(muct_xgmi_peer_lock, &muct_xgmi_peer_lock)
 
 const char *muct_xgmi_self_dir(void)
 {
