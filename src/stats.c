@@ -11,17 +11,38 @@
 #include "peer/peer.h"
 #include "xfer/xfer.h"
 
+#include <stdlib.h>
 #include <string.h>
 
+/** Lines, each with its end, until the lock is free: their writer may block. */
 typedef struct mkv_dump_sink {
-    void (*write)(void *arg, const char *line);
-    void *arg;
+    char *text;
+    size_t length, room;
+    bool is_cut; /**< No memory for all lines */
 } mkv_dump_sink_t;
 
-static void mkv_dump_line(const mkv_dump_sink_t *sink, const char *fmt, ...)
-    MKV_PRINTF(2, 3);
+static void mkv_dump_keep(void *arg, const char *line)
+{
+    mkv_dump_sink_t *sink = arg;
+    size_t length = strlen(line) + 1;
+    char *text;
 
-static void mkv_dump_line(const mkv_dump_sink_t *sink, const char *fmt, ...)
+    if (length > sink->room - sink->length) {
+        text = realloc(sink->text, 2 * (sink->room + length));
+        if (text == NULL) {
+            sink->is_cut = true;
+            return;
+        }
+        sink->text = text;
+        sink->room = 2 * (sink->room + length);
+    }
+    memcpy(sink->text + sink->length, line, length);
+    sink->length += length;
+}
+
+static void mkv_dump_line(mkv_dump_sink_t *sink, const char *fmt, ...) MKV_PRINTF(2, 3);
+
+static void mkv_dump_line(mkv_dump_sink_t *sink, const char *fmt, ...)
 {
     char line[1280];
     va_list args;
@@ -29,7 +50,7 @@ static void mkv_dump_line(const mkv_dump_sink_t *sink, const char *fmt, ...)
     va_start(args, fmt);
     vsnprintf(line, sizeof(line), fmt, args);
     va_end(args);
-    sink->write(sink->arg, line);
+    mkv_dump_keep(sink, line);
 }
 
 static void mkv_stats_copy(const mkv_counters_t *count, mkv_stats_t *stats)
@@ -102,10 +123,12 @@ mkv_status_t mkv_stats(mkv_ctx_t *ctx, const mkv_peer_t *peer, mkv_stats_t *stat
 
 /* ---- Dump ------------------------------------------------------------------------ */
 
-static void mkv_dump_regions(mkv_ctx_t *ctx, const mkv_dump_sink_t *sink)
+/* In rounds, under mem_lock */
+static void mkv_dump_regions(mkv_ctx_t *ctx, mkv_dump_sink_t *sink)
 {
     mkv_lregion_t *region;
     mkv_mem_t *mem;
+    size_t i = 0;
 
     mkv_list_for_each(mem, &ctx->mems, list)
     {
@@ -113,6 +136,7 @@ static void mkv_dump_regions(mkv_ctx_t *ctx, const mkv_dump_sink_t *sink)
                       "mem %u: %llu bytes of memory type %d at 0x%llx, %u regions",
                       mem->id, (unsigned long long)mem->length, (int)mem->type,
                       (unsigned long long)mem->base, mem->num_regions);
+        (void)mkv_pause_at(ctx, i++);
     }
     mkv_list_for_each(region, &ctx->regions, list)
     {
@@ -124,10 +148,11 @@ static void mkv_dump_regions(mkv_ctx_t *ctx, const mkv_dump_sink_t *sink)
                       (unsigned long long)region->info.unit_bytes,
                       (unsigned long long)region->info.unit_stride, region->info.base,
                       (region->mem == NULL) ? 0 : region->mem->id, region->num_maps);
+        (void)mkv_pause_at(ctx, i++);
     }
 }
 
-static void mkv_dump_peers(const mkv_list_t *peers, const mkv_dump_sink_t *sink)
+static void mkv_dump_peers(const mkv_list_t *peers, mkv_dump_sink_t *sink)
 {
     mkv_peer_t *peer;
     char paths[512];
@@ -150,7 +175,7 @@ static void mkv_dump_peers(const mkv_list_t *peers, const mkv_dump_sink_t *sink)
     }
 }
 
-static void mkv_dump_xfers(mkv_ctx_t *ctx, const mkv_dump_sink_t *sink)
+static void mkv_dump_xfers(mkv_ctx_t *ctx, mkv_dump_sink_t *sink)
 {
     mkv_xfer_t *xfer;
     char text[128];
@@ -174,7 +199,7 @@ static void mkv_dump_xfers(mkv_ctx_t *ctx, const mkv_dump_sink_t *sink)
     }
 }
 
-static void mkv_dump_stats(mkv_ctx_t *ctx, const mkv_dump_sink_t *sink)
+static void mkv_dump_stats(mkv_ctx_t *ctx, mkv_dump_sink_t *sink)
 {
     mkv_stats_t stats = {.size = sizeof(stats)};
     const struct {
@@ -199,34 +224,53 @@ static void mkv_dump_stats(mkv_ctx_t *ctx, const mkv_dump_sink_t *sink)
     }
 }
 
+static void mkv_dump_sections(mkv_ctx_t *ctx, uint32_t sections, mkv_dump_sink_t *sink)
+{
+    mkv_dump_line(sink, "context %s: morikv %s, UCX 1.%u, %s worker", ctx->name,
+                  mkv_version_string(), ctx->ucp_version,
+                  ctx->is_attached ? "attached" : "own");
+    if (sections & MKV_DUMP_CONFIG) {
+        mkv_config_dump(ctx->config, mkv_dump_keep, sink);
+    }
+    if (sections & MKV_DUMP_REGIONS) {
+        mkv_dump_regions(ctx, sink);
+    }
+    if (sections & MKV_DUMP_PEERS) {
+        mkv_dump_peers(&ctx->peers, sink);
+        mkv_dump_peers(&ctx->dead_peers, sink);
+    }
+    if (sections & MKV_DUMP_XFERS) {
+        mkv_dump_xfers(ctx, sink);
+    }
+    if (sections & MKV_DUMP_STATS) {
+        mkv_dump_stats(ctx, sink);
+    }
+}
+
 mkv_status_t mkv_dump(mkv_ctx_t *ctx, uint32_t sections,
                       void (*write)(void *arg, const char *line), void *arg)
 {
-    mkv_dump_sink_t sink = {write, arg};
+    bool is_in_rounds = (sections & MKV_DUMP_REGIONS) != 0;
+    mkv_dump_sink_t sink = {.text = NULL};
+    size_t at;
 
     if (mkv_ctx_check(ctx, "dump") != MKV_OK) {
         return MKV_ERR_INVALID;
     }
+    if (is_in_rounds) {
+        pthread_mutex_lock(&ctx->mem_lock);
+    }
     mkv_enter(ctx);
-    mkv_dump_line(&sink, "context %s: morikv %s, UCX 1.%u, %s worker", ctx->name,
-                  mkv_version_string(), ctx->ucp_version,
-                  ctx->is_attached ? "attached" : "own");
-    if (sections & MKV_DUMP_CONFIG) {
-        mkv_config_dump(ctx->config, write, arg);
-    }
-    if (sections & MKV_DUMP_REGIONS) {
-        mkv_dump_regions(ctx, &sink);
-    }
-    if (sections & MKV_DUMP_PEERS) {
-        mkv_dump_peers(&ctx->peers, &sink);
-        mkv_dump_peers(&ctx->dead_peers, &sink);
-    }
-    if (sections & MKV_DUMP_XFERS) {
-        mkv_dump_xfers(ctx, &sink);
-    }
-    if (sections & MKV_DUMP_STATS) {
-        mkv_dump_stats(ctx, &sink);
-    }
+    mkv_dump_sections(ctx, sections, &sink);
     mkv_leave_quietly(ctx);
-    return MKV_OK;
+    if (is_in_rounds) {
+        pthread_mutex_unlock(&ctx->mem_lock);
+    }
+    for (at = 0; at < sink.length; at += strlen(sink.text + at) + 1) {
+        write(arg, sink.text + at);
+    }
+    free(sink.text);
+    return sink.is_cut ? mkv_error(&ctx->log, MKV_ERR_NOMEM,
+                                   "no memory for all lines of a dump")
+                       : MKV_OK;
 }

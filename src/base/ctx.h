@@ -49,7 +49,8 @@
 /* How much is given to UCX in one round, so that the lock is not held for long: about
  * as many calls as MAX_INFLIGHT_OPS lets be in flight to a peer */
 #define MKV_ROUND_COST 32768u
-#define MKV_CALL_COST 8u /* a piece of a list is 1 */
+#define MKV_CALL_COST 8u      /* a piece of a list is 1 */
+#define MKV_ROUND_STEPS 1024u /* of a loop over regions, below a microsecond each */
 #define MKV_MAX_PEER_LISTENERS 2u
 
 /* clang-format off */
@@ -133,6 +134,7 @@ struct mkv_ctx {
     uint64_t last_connection;
     uint64_t epoch;
     uint64_t removed_epoch; /* epoch of the last removal of regions */
+    uint64_t num_removed;   /* regions removed since the context was opened */
     unsigned num_regions;
 
     mkv_list_t peers;
@@ -347,6 +349,17 @@ static inline void mkv_pause(mkv_ctx_t *ctx)
         sched_yield();
     }
     mkv_enter(ctx);
+}
+
+/** Pause behind each MKV_ROUND_STEPS steps. @return Whether it was one. */
+static inline bool mkv_pause_at(mkv_ctx_t *ctx, size_t step)
+{
+    bool is_due = (step % MKV_ROUND_STEPS == MKV_ROUND_STEPS - 1);
+
+    if (is_due) {
+        mkv_pause(ctx);
+    }
+    return is_due;
 }
 
 /** Leave after a call that may have left work for UCX, a queue or the clock. */

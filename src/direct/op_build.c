@@ -106,7 +106,7 @@ static mkv_status_t mkv_op_find_local(mkv_ctx_t *ctx, mkv_region_id_t id, size_t
         return MKV_OK;
     }
     ends->local = mkv_region_by_id(ctx, id);
-    if (ends->local == NULL) {
+    if ((ends->local == NULL) || ends->local->is_leaving) {
         return mkv_error(&ctx->log, MKV_ERR_NOTFOUND,
                          "operation: piece %zu: there is no region %u here", index, id);
     }

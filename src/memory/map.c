@@ -13,6 +13,34 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* ---- Rounds ---------------------------------------------------------------------- */
+
+/** One trial to pair all regions, in rounds. */
+typedef struct mkv_map_trial {
+    const mkv_map_params_t *params;
+    mkv_remote_t *remote;
+    uint64_t epoch, num_removed, num_updates; /* of both sides' regions, at its begin */
+    size_t num_steps;
+    bool is_whole; /**< No pause: changes of regions have ended earlier trials */
+} mkv_map_trial_t;
+
+static bool mkv_map_is_void(const mkv_map_trial_t *self)
+{
+    const mkv_ctx_t *ctx = self->remote->ctx;
+
+    return (ctx->epoch != self->epoch) || (ctx->num_removed != self->num_removed) ||
+           (self->remote->num_updates != self->num_updates);
+}
+
+/* @return MKV_OK, or MKV_INPROGRESS: regions changed in a pause; begin again. */
+static mkv_status_t mkv_map_step(mkv_map_trial_t *self)
+{
+    return (!self->is_whole && mkv_pause_at(self->remote->ctx, self->num_steps++) &&
+            mkv_map_is_void(self))
+               ? MKV_INPROGRESS
+               : MKV_OK;
+}
+
 /* ---- Checks ---------------------------------------------------------------------- */
 
 /* Zero is "not stated" */
@@ -68,7 +96,8 @@ static bool mkv_map_selects(const mkv_map_params_t *params, uint32_t component)
 /* Regions that are not committed or not selected are left out */
 static bool mkv_map_takes(const mkv_map_params_t *params, const mkv_lregion_t *region)
 {
-    return (region->mem != NULL) && mkv_map_selects(params, region->info.component);
+    return mkv_region_is_usable(region) &&
+           mkv_map_selects(params, region->info.component);
 }
 
 static bool mkv_map_has_local(const mkv_ctx_t *ctx, const mkv_wire_region_t *theirs)
@@ -76,58 +105,85 @@ static bool mkv_map_has_local(const mkv_ctx_t *ctx, const mkv_wire_region_t *the
     const mkv_lregion_t *region =
         mkv_region_by_name(ctx, theirs->component, theirs->layer, theirs->part);
 
-    return (region != NULL) && (region->mem != NULL);
+    return (region != NULL) && mkv_region_is_usable(region);
+}
+
+/** Regions of both sides, and one without a counterpart. */
+typedef struct mkv_unpaired {
+    uint32_t num_mine, num_theirs, num_waiting;
+    mkv_region_t missing;
+    const char *where; /**< Side that lacks it; NULL: there is none */
+} mkv_unpaired_t;
+
+static void mkv_unpaired_add_mine(mkv_unpaired_t *self, const mkv_map_trial_t *trial,
+                                  const mkv_lregion_t *region)
+{
+    mkv_rmem_t *rmem;
+
+    if (!mkv_map_takes(trial->params, region)) {
+        self->num_waiting += mkv_map_selects(trial->params, region->info.component);
+        return;
+    }
+    ++self->num_mine;
+    if (!(region->info.flags & MKV_REGION_OPTIONAL) &&
+        (mkv_remote_find(trial->remote, region->info.component, region->info.layer,
+                         region->info.part, &rmem) == NULL)) {
+        self->missing = region->info;
+        self->where = "there";
+    }
+}
+
+static void mkv_unpaired_add_theirs(mkv_unpaired_t *self, const mkv_map_trial_t *trial,
+                                    const mkv_wire_region_t *region)
+{
+    if (!mkv_map_selects(trial->params, region->component)) {
+        return;
+    }
+    ++self->num_theirs;
+    if (!(region->flags & MKV_REGION_OPTIONAL) &&
+        !mkv_map_has_local(trial->remote->ctx, region)) {
+        self->missing.component = region->component;
+        self->missing.layer = region->layer;
+        self->missing.part = region->part;
+        self->where = "here";
+    }
 }
 
 /* Reject regions without a counterpart; both sides compute the same difference */
-static mkv_status_t mkv_map_check_unpaired(mkv_remote_t *remote,
-                                           const mkv_map_params_t *params)
+static mkv_status_t mkv_map_check_unpaired(mkv_map_trial_t *trial)
 {
-    uint32_t num_mine = 0, num_theirs = 0, num_waiting = 0, i;
-    mkv_region_t missing = {.size = 0};
-    const char *where = NULL;
-    mkv_rmem_t *rmem;
+    mkv_remote_t *remote = trial->remote;
+    mkv_unpaired_t unpaired = {0};
     mkv_lregion_t *region;
+    uint32_t i;
 
     mkv_list_for_each(region, &remote->ctx->regions, list)
     {
-        if (!mkv_map_takes(params, region)) {
-            num_waiting += mkv_map_selects(params, region->info.component) ? 1 : 0;
-            continue;
-        }
-        ++num_mine;
-        if (!(region->info.flags & MKV_REGION_OPTIONAL) &&
-            (mkv_remote_find(remote, region->info.component, region->info.layer,
-                             region->info.part, &rmem) == NULL)) {
-            missing = region->info;
-            where = "there";
+        mkv_unpaired_add_mine(&unpaired, trial, region);
+        if (mkv_map_step(trial) != MKV_OK) {
+            return MKV_INPROGRESS;
         }
     }
     for (i = 0; i < remote->num_regions; ++i) {
-        if (!mkv_map_selects(params, remote->regions[i].component)) {
-            continue;
-        }
-        ++num_theirs;
-        if (!(remote->regions[i].flags & MKV_REGION_OPTIONAL) &&
-            !mkv_map_has_local(remote->ctx, &remote->regions[i])) {
-            missing.component = remote->regions[i].component;
-            missing.layer = remote->regions[i].layer;
-            missing.part = remote->regions[i].part;
-            where = "here";
+        mkv_unpaired_add_theirs(&unpaired, trial, &remote->regions[i]);
+        if (mkv_map_step(trial) != MKV_OK) {
+            return MKV_INPROGRESS;
         }
     }
 
-    if (where == NULL) {
+    if (unpaired.where == NULL) {
         return MKV_OK;
     }
     return mkv_error(
         &remote->ctx->log, MKV_ERR_PAIRING,
         "peer %s: %u regions here and %u there; component %u layer %d part %u is "
         "missing %s%s",
-        remote->name, num_mine, num_theirs, missing.component, missing.layer,
-        missing.part, where,
-        (num_waiting > 0) ? "; regions here wait for mkv_regions_commit()"
-                          : "; expected on both sides, or MKV_REGION_OPTIONAL");
+        remote->name, unpaired.num_mine, unpaired.num_theirs,
+        unpaired.missing.component, unpaired.missing.layer, unpaired.missing.part,
+        unpaired.where,
+        (unpaired.num_waiting > 0)
+            ? "; regions here wait for mkv_regions_commit()"
+            : "; expected on both sides, or MKV_REGION_OPTIONAL");
 }
 
 static int mkv_pair_compare(const void *a, const void *b)
@@ -144,9 +200,9 @@ static int mkv_pair_compare(const void *a, const void *b)
     return (int)pa->part - (int)pb->part;
 }
 
-static mkv_status_t mkv_map_pair(mkv_map_t *map, const mkv_map_params_t *params)
+static mkv_status_t mkv_map_pair(mkv_map_t *map, mkv_map_trial_t *trial)
 {
-    mkv_remote_t *remote = map->remote;
+    mkv_remote_t *remote = trial->remote;
     const mkv_wire_region_t *theirs;
     mkv_lregion_t *region;
     mkv_rmem_t *rmem = NULL;
@@ -154,11 +210,14 @@ static mkv_status_t mkv_map_pair(mkv_map_t *map, const mkv_map_params_t *params)
 
     mkv_list_for_each(region, &map->ctx->regions, list)
     {
-        theirs = mkv_map_takes(params, region)
+        theirs = mkv_map_takes(trial->params, region)
                      ? mkv_remote_find(remote, region->info.component,
                                        region->info.layer, region->info.part, &rmem)
                      : NULL;
         status = (theirs != NULL) ? mkv_map_match(map, region, theirs, rmem) : MKV_OK;
+        if (status == MKV_OK) {
+            status = mkv_map_step(trial);
+        }
         if (status != MKV_OK) {
             return status;
         }
@@ -168,9 +227,6 @@ static mkv_status_t mkv_map_pair(mkv_map_t *map, const mkv_map_params_t *params)
         return mkv_error(&map->ctx->log, MKV_ERR_PAIRING,
                          "peer %s: none of %u regions here pairs with one of %u there",
                          remote->name, map->ctx->num_regions, remote->num_regions);
-    }
-    if (map->num_pairs > 0) {
-        qsort(map->pairs, map->num_pairs, sizeof(*map->pairs), mkv_pair_compare);
     }
     return MKV_OK;
 }
@@ -260,8 +316,10 @@ static void mkv_map_take_refs(mkv_map_t *map)
 }
 
 /* Whether the two sides may be paired at all */
-static mkv_status_t mkv_map_check(mkv_remote_t *remote, const mkv_map_params_t *params)
+static mkv_status_t mkv_map_check(mkv_map_trial_t *trial)
 {
+    const mkv_map_params_t *params = trial->params;
+    mkv_remote_t *remote = trial->remote;
     mkv_status_t status;
 
     if ((params->flags & MKV_MAP_SRC) && (params->flags & MKV_MAP_DST)) {
@@ -271,7 +329,7 @@ static mkv_status_t mkv_map_check(mkv_remote_t *remote, const mkv_map_params_t *
     }
     status = mkv_map_check_layout(remote);
     if ((status == MKV_OK) && !(params->flags & MKV_MAP_INTERSECT)) {
-        status = mkv_map_check_unpaired(remote, params);
+        status = mkv_map_check_unpaired(trial);
     }
     return status;
 }
@@ -327,39 +385,67 @@ static mkv_map_t *mkv_map_new(mkv_remote_t *remote, const mkv_map_params_t *para
     return map;
 }
 
-mkv_status_t mkv_map_make(mkv_remote_t *remote, const mkv_map_params_t *params,
-                          mkv_map_t **map_p)
+/* Sort and join the pairs, which nothing else sees yet. @return MKV_OK, MKV_ERR_NOMEM.
+ */
+static mkv_status_t mkv_map_sort(mkv_map_t *map)
 {
-    mkv_status_t status = mkv_map_check(remote, params);
+    if (map->num_pairs > 0) {
+        qsort(map->pairs, map->num_pairs, sizeof(*map->pairs), mkv_pair_compare);
+    }
+    mkv_map_sum_components(map);
+    return mkv_pairs_join(map->pairs, map->num_pairs);
+}
+
+/* Sort without the lock. @return As mkv_map_sort() or mkv_map_step(). */
+static mkv_status_t mkv_map_arrange(mkv_map_t *map, const mkv_map_trial_t *trial)
+{
+    mkv_status_t status;
+
+    if (trial->is_whole) {
+        return mkv_map_sort(map);
+    }
+    mkv_leave_quietly(map->ctx);
+    status = mkv_map_sort(map);
+    mkv_enter(map->ctx);
+    return ((status == MKV_OK) && mkv_map_is_void(trial)) ? MKV_INPROGRESS : status;
+}
+
+mkv_status_t mkv_map_make(mkv_remote_t *remote, const mkv_map_params_t *params,
+                          bool is_whole, mkv_map_t **map_p)
+{
+    mkv_map_trial_t trial = {.params = params,
+                             .remote = remote,
+                             .epoch = remote->ctx->epoch,
+                             .num_removed = remote->ctx->num_removed,
+                             .num_updates = remote->num_updates,
+                             .is_whole = is_whole};
+    mkv_status_t status = mkv_map_check(&trial);
     mkv_map_t *map;
 
     if (status != MKV_OK) {
         return status;
     }
     map = mkv_map_new(remote, params);
-    if (map == NULL) {
-        goto err_memory;
+    status = (map == NULL) ? MKV_ERR_NOMEM : mkv_map_pair(map, &trial);
+    if (status == MKV_OK) {
+        status = mkv_map_arrange(map, &trial);
     }
-    status = mkv_map_pair(map, params);
     if (status != MKV_OK) {
-        mkv_map_discard(map);
-        return status;
+        if (map != NULL) {
+            mkv_map_discard(map);
+        }
+        return (status != MKV_ERR_NOMEM)
+                   ? status
+                   : mkv_error(&remote->ctx->log, MKV_ERR_NOMEM,
+                               "no memory for a map of %u regions",
+                               remote->ctx->num_regions);
     }
 
-    mkv_map_sum_components(map);
     mkv_map_count_layers(map, params);
-    if (mkv_pairs_join(map->pairs, map->num_pairs) != MKV_OK) {
-        mkv_map_discard(map);
-        goto err_memory;
-    }
     mkv_map_take_refs(map);
     mkv_map_check_keys(map);
     *map_p = map;
     return MKV_OK;
-
-err_memory:
-    return mkv_error(&remote->ctx->log, MKV_ERR_NOMEM,
-                     "no memory for a map of %u regions", remote->ctx->num_regions);
 }
 
 mkv_status_t mkv_map_query(const mkv_map_t *map, mkv_map_attr_t *attr)
@@ -383,13 +469,18 @@ mkv_status_t mkv_map_query(const mkv_map_t *map, mkv_map_attr_t *attr)
     return mkv_struct_write(&map->ctx->log, &mkv_struct_map_attr, &values, attr);
 }
 
+static void mkv_map_drop_last(mkv_map_t *map)
+{
+    const mkv_pair_t *pair = &map->pairs[--map->num_pairs];
+
+    --pair->local->num_maps;
+    mkv_rmem_put(map->remote, pair->rmem);
+}
+
 void mkv_map_free(mkv_map_t *map)
 {
-    uint32_t i;
-
-    for (i = 0; i < map->num_pairs; ++i) {
-        --map->pairs[i].local->num_maps;
-        mkv_rmem_put(map->remote, map->pairs[i].rmem);
+    while (map->num_pairs > 0) {
+        mkv_map_drop_last(map);
     }
     mkv_list_del(&map->list);
     mkv_map_discard(map);
@@ -410,6 +501,10 @@ mkv_status_t mkv_map_destroy(mkv_map_t *map)
                 &ctx->log, MKV_ERR_BUSY,
                 "the map of peer %s is used by %u plans and transfers: close them first",
                 map->remote->name, map->num_uses));
+    }
+    while (map->num_pairs > 0) {
+        mkv_map_drop_last(map);
+        (void)mkv_pause_at(ctx, map->num_pairs);
     }
     mkv_map_free(map);
     return mkv_leave_status(ctx, MKV_OK);

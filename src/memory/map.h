@@ -40,10 +40,15 @@ struct mkv_map {
     mkv_list_t plans;
 };
 
-/** Check and pair; the caller has checked the connection. @return As mkv_map_create().
+/**
+ * Check and pair; the caller has checked the connection and holds the lock once.
+ *
+ * @param [in] is_whole  Do not release the lock in between.
+ *
+ * @return As mkv_map_create(), or MKV_INPROGRESS: regions of a side changed meanwhile.
  */
 mkv_status_t mkv_map_make(mkv_remote_t *remote, const mkv_map_params_t *params,
-                          mkv_map_t **map_p);
+                          bool is_whole, mkv_map_t **map_p);
 
 void mkv_map_free(mkv_map_t *map);
 

@@ -561,42 +561,77 @@ static void mkv_region_destroy(mkv_ctx_t *ctx, mkv_lregion_t *region)
         mkv_region_name(region->info.component, region->info.layer, region->info.part));
     mkv_list_del(&region->list);
     --ctx->num_regions;
+    ++ctx->num_removed;
     free(region);
+}
+
+/* A region that nothing uses stays so from now on */
+static mkv_status_t mkv_region_leave(mkv_ctx_t *ctx, mkv_region_id_t id)
+{
+    mkv_lregion_t *region = mkv_region_by_id(ctx, id);
+
+    if (region == NULL) {
+        return mkv_error(&ctx->log, MKV_ERR_NOTFOUND, "there is no region %u", id);
+    }
+    if (region->num_maps > 0) {
+        return mkv_error(&ctx->log, MKV_ERR_BUSY,
+                         "region %u (component %u layer %d part %u) is used by %u "
+                         "maps: destroy them first",
+                         region->id, region->info.component, region->info.layer,
+                         region->info.part, region->num_maps);
+    }
+    if (region->num_ops > 0) {
+        return mkv_error(
+            &ctx->log, MKV_ERR_BUSY,
+            "region %u is used by %u one-sided operations: wait until they are quiet",
+            region->id, region->num_ops);
+    }
+    region->is_leaving = true;
+    return MKV_OK;
+}
+
+/* All of them leave, or none */
+static mkv_status_t mkv_regions_leave(mkv_ctx_t *ctx, const mkv_region_id_t *ids,
+                                      size_t num_ids)
+{
+    mkv_status_t status = MKV_OK;
+    mkv_lregion_t *region;
+    size_t i, num;
+
+    for (num = 0; num < num_ids; ++num) {
+        status = mkv_region_leave(ctx, ids[num]);
+        if (status != MKV_OK) {
+            break;
+        }
+        (void)mkv_pause_at(ctx, num);
+    }
+    for (i = 0; (status != MKV_OK) && (i < num); ++i) {
+        region = mkv_region_by_id(ctx, ids[i]);
+        if (region != NULL) {
+            region->is_leaving = false;
+        }
+        (void)mkv_pause_at(ctx, i);
+    }
+    return status;
 }
 
 static mkv_status_t mkv_regions_remove_locked(mkv_ctx_t *ctx,
                                               const mkv_region_id_t *ids,
                                               size_t num_ids)
 {
+    mkv_status_t status = mkv_regions_leave(ctx, ids, num_ids);
     mkv_lregion_t *region;
     size_t i;
 
-    for (i = 0; i < num_ids; ++i) {
-        region = mkv_region_by_id(ctx, ids[i]);
-        if (region == NULL) {
-            return mkv_error(&ctx->log, MKV_ERR_NOTFOUND, "there is no region %u",
-                             ids[i]);
-        }
-        if (region->num_maps > 0) {
-            return mkv_error(&ctx->log, MKV_ERR_BUSY,
-                             "region %u (component %u layer %d part %u) is used by %u "
-                             "maps: destroy them first",
-                             region->id, region->info.component, region->info.layer,
-                             region->info.part, region->num_maps);
-        }
-        if (region->num_ops > 0) {
-            return mkv_error(
-                &ctx->log, MKV_ERR_BUSY,
-                "region %u is used by %u one-sided operations: wait until they are quiet",
-                region->id, region->num_ops);
-        }
+    if (status != MKV_OK) {
+        return status;
     }
-
     for (i = 0; i < num_ids; ++i) {
         region = mkv_region_by_id(ctx, ids[i]);
         if (region != NULL) { /* an id may occur twice */
             mkv_region_destroy(ctx, region);
         }
+        (void)mkv_pause_at(ctx, i);
     }
     ctx->removed_epoch = ++ctx->epoch;
     return mkv_mems_destroy_unused(ctx);

@@ -292,6 +292,7 @@ mkv_status_t mkv_remote_update(mkv_remote_t *remote, const mkv_blob_info_t *info
     mkv_status_t status;
     uint32_t i;
 
+    ++remote->num_updates;
     if (info->since != 0) {
         return mkv_remote_extend(remote, info);
     }
@@ -346,6 +347,7 @@ void mkv_remote_withdraw(mkv_remote_t *remote)
     if (remote->regions == NULL) {
         return;
     }
+    ++remote->num_updates;
     mkv_remote_mark_old(remote);
     mkv_remote_forget(remote);
     mkv_remote_trim(remote);

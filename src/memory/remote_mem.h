@@ -56,7 +56,9 @@ typedef struct mkv_remote {
     mkv_table_t regions_by_id;
     mkv_table_t granted; /**< Ids of our registrations whose keys the peer has */
     uint64_t epoch;      /**< Epoch of the peer's table known here */
-    mkv_list_t maps;     /**< mkv_map_t */
+    uint64_t
+        num_updates; /**< Changes of the table, at each of which a region may move */
+    mkv_list_t maps; /**< mkv_map_t */
 } mkv_remote_t;
 
 /**

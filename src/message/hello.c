@@ -300,22 +300,37 @@ static mkv_status_t mkv_hello_send_new(mkv_peer_t *peer)
 {
     bool is_more = (peer->sent_epoch >= peer->ctx->removed_epoch);
 
-    if (peer->sent_epoch == peer->ctx->epoch) {
-        return MKV_OK; /* sent by another thread while the commit or drop paused */
-    }
     return mkv_hello_send_since(peer, MKV_MSG_REGIONS, is_more ? peer->sent_epoch : 0);
 }
 
-void mkv_hello_send_regions(mkv_ctx_t *ctx)
+/* @return A peer without our latest regions, or NULL. */
+static mkv_peer_t *mkv_hello_find_behind(mkv_ctx_t *ctx)
 {
     mkv_peer_t *peer;
 
     mkv_list_for_each(peer, &ctx->peers, list)
     {
-        mkv_grants_trim(peer);
         if (mkv_conn_is_alive(peer->state) && (peer->state != MKV_CONN_CONNECTING) &&
-            (mkv_hello_send_new(peer) != MKV_OK)) {
+            (peer->sent_epoch != ctx->epoch)) {
+            return peer;
+        }
+    }
+    return NULL;
+}
+
+void mkv_hello_send_regions(mkv_ctx_t *ctx)
+{
+    mkv_peer_t *peer = mkv_hello_find_behind(ctx);
+
+    while (peer != NULL) {
+        mkv_grants_trim(peer);
+        if (mkv_hello_send_new(peer) != MKV_OK) {
             mkv_peer_fail(peer, MKV_ERR_NOMEM, "sending the new regions failed");
+        }
+        peer = mkv_hello_find_behind(ctx);
+        if (peer != NULL) {
+            mkv_pause(ctx);
+            peer = mkv_hello_find_behind(ctx); /* it may have ended */
         }
     }
 }

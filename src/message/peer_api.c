@@ -252,41 +252,53 @@ static mkv_status_t mkv_map_send_keys(mkv_peer_t *peer, mkv_map_t *map)
     return status;
 }
 
+#define MKV_MAP_TRIALS 3u /* that regions of a side may end by changing */
+
+static mkv_status_t mkv_map_check_peer(const mkv_peer_t *peer)
+{
+    bool is_alive = mkv_conn_is_alive(peer->state);
+
+    if (peer->state == MKV_CONN_READY) {
+        return MKV_OK;
+    }
+    return mkv_error(&peer->ctx->log, is_alive ? MKV_ERR_BUSY : MKV_ERR_PEER,
+                     "peer %s is not ready: %s", peer->name,
+                     is_alive ? "connecting; wait for MKV_EV_PEER_READY" : peer->error);
+}
+
 mkv_status_t mkv_map_create(mkv_peer_t *peer, const mkv_map_params_t *params,
                             mkv_map_t **map_p)
 {
     static const uint32_t known = MKV_MAP_INTERSECT | MKV_MAP_ANY_RANK | MKV_MAP_SRC |
                                   MKV_MAP_DST | MKV_MAP_TOKENS;
     mkv_map_params_t mine = {.size = sizeof(mine)};
+    mkv_ctx_t *ctx = peer->ctx;
     mkv_status_t status = MKV_OK;
     mkv_map_t *map;
+    unsigned i;
 
-    if (mkv_ctx_check(peer->ctx, "map_create") != MKV_OK) {
+    if (mkv_ctx_check(ctx, "map_create") != MKV_OK) {
         return MKV_ERR_INVALID;
     }
     if (params != NULL) {
-        status =
-            mkv_struct_read(&peer->ctx->log, &mkv_struct_map_params, params, &mine);
+        status = mkv_struct_read(&ctx->log, &mkv_struct_map_params, params, &mine);
     }
     if (status != MKV_OK) {
         return status;
     }
     if (mine.flags & ~known) {
-        return mkv_error(&peer->ctx->log, MKV_ERR_UNSUPPORTED,
+        return mkv_error(&ctx->log, MKV_ERR_UNSUPPORTED,
                          "map_params: flags 0x%x, libmorikv %s knows 0x%x", mine.flags,
                          mkv_version_string(), known);
     }
 
-    mkv_enter(peer->ctx);
-    if (peer->state != MKV_CONN_READY) {
-        status = mkv_error(&peer->ctx->log,
-                           mkv_conn_is_alive(peer->state) ? MKV_ERR_BUSY : MKV_ERR_PEER,
-                           "peer %s is not ready: %s", peer->name,
-                           mkv_conn_is_alive(peer->state)
-                               ? "connecting; wait for MKV_EV_PEER_READY"
-                               : peer->error);
-    } else {
-        status = mkv_map_make(&peer->remote, &mine, &map);
+    mkv_enter(ctx);
+    mkv_peer_get(peer);
+    for (i = 0; (i == 0) || (status == MKV_INPROGRESS); ++i) {
+        status = mkv_map_check_peer(peer);
+        if (status == MKV_OK) {
+            status = mkv_map_make(&peer->remote, &mine, i >= MKV_MAP_TRIALS, &map);
+        }
     }
     if (status == MKV_OK) {
         status = mkv_map_send_keys(peer, map);
@@ -294,6 +306,7 @@ mkv_status_t mkv_map_create(mkv_peer_t *peer, const mkv_map_params_t *params,
     if (status == MKV_OK) {
         *map_p = map;
     }
-    mkv_leave(peer->ctx);
+    mkv_peer_put(peer);
+    mkv_leave(ctx);
     return status;
 }

@@ -751,6 +751,267 @@ START_TEST(registrations_let_other_threads_in)
 }
 END_TEST
 
+#define NUM_REGIONS (3 * MKV_ROUND_STEPS)
+
+static mkv_region_id_t region_ids[NUM_REGIONS + 1]; /* the last one is of no region */
+static mkv_op_t *one_op;
+
+static mkv_region_id_t add_at(const pair_side_t *side, int32_t layer, void *base)
+{
+    mkv_region_id_t id;
+
+    OK(add_bytes(side, layer, base, &id));
+    return id;
+}
+
+/* All names of A at one place, and of B at another */
+static void add_many(void)
+{
+    unsigned i;
+
+    for (i = 0; i < NUM_REGIONS; ++i) {
+        region_ids[i] = add_at(A, 100 + (int32_t)i, bytes_here);
+        ids[1] = add_at(B, 100 + (int32_t)i, bytes_there);
+    }
+    (void)add_at(A, 99, bytes_here); /* keeps their memory registered */
+    (void)add_at(B, 99, bytes_there);
+    OK(mkv_regions_commit(A->ctx, NULL));
+    OK(mkv_regions_commit(B->ctx, NULL));
+    pair_run();
+}
+
+static mkv_status_t post_byte(mkv_region_id_t id)
+{
+    const mkv_op_piece_t piece = {id, ids[1], 0, 0, 1};
+    const mkv_op_params_t params = {
+        .size = sizeof(params), .mode = MKV_WRITE, .pieces = &piece, .num_pieces = 1};
+
+    return mkv_op_post(A->peers[1], &params, &one_op);
+}
+
+static unsigned num_leaving; /* pauses in which the regions are leaving */
+
+static void a_leaving_region_is_not_found(unsigned count)
+{
+    if (count <= num_leaving) {
+        IS(post_byte(region_ids[0]), MKV_ERR_NOTFOUND);
+    }
+}
+
+static mkv_status_t drop_many(void)
+{
+    return mkv_regions_drop(A->ctx, region_ids, NUM_REGIONS);
+}
+
+static mkv_status_t drop_one_too_many(void)
+{
+    return mkv_regions_drop(A->ctx, region_ids, NUM_REGIONS + 1);
+}
+
+/* Nothing finds a region from the first round of its drop on; a drop that is refused
+ * gives all of them back */
+START_TEST(a_drop_of_many_regions_lets_other_threads_in)
+{
+    long_call_t call = {.run = drop_one_too_many,
+                        .at_pause = a_leaving_region_is_not_found};
+
+    pair_setup();
+    add_many();
+    num_leaving = 3;
+    ck_assert_uint_eq(count_pauses(&call), 6);
+    IS(call.status, MKV_ERR_NOTFOUND);
+    OK(post_byte(region_ids[0]));
+    pair_run();
+    OK(mkv_op_close(one_op));
+    call = (long_call_t){.run = drop_many, .at_pause = a_leaving_region_is_not_found};
+    num_leaving = 6;
+    ck_assert_uint_eq(count_pauses(&call), 6);
+    OK(call.status);
+    ck_assert_ptr_null(mkv_region_by_id(A->ctx, region_ids[0]));
+    pair_run();
+    pair_teardown();
+}
+END_TEST
+
+static mkv_map_t *new_map;
+
+static mkv_status_t create_map(void)
+{
+    return mkv_map_create(A->peers[1], NULL, &new_map);
+}
+
+static mkv_status_t destroy_map(void)
+{
+    return mkv_map_destroy(new_map);
+}
+
+static uint32_t num_pairs_of(const mkv_map_t *map)
+{
+    mkv_map_attr_t attr = {.size = sizeof(attr)};
+
+    OK(mkv_map_query(map, &attr));
+    return attr.num_pairs;
+}
+
+/* Pairing has passed the region */
+static void a_paired_region_is_dropped(unsigned count)
+{
+    if (count == 8) {
+        OK(mkv_regions_drop(A->ctx, region_ids, 1));
+    }
+}
+
+/* As before the end of a drop, which begins the next epoch */
+static void a_drop_is_half_done(unsigned count)
+{
+    uint64_t epoch = A->ctx->epoch;
+
+    a_paired_region_is_dropped(count);
+    A->ctx->epoch = epoch;
+}
+
+static void the_peer_drops_a_region(unsigned count)
+{
+    if (count == 8) {
+        OK(mkv_regions_drop(B->ctx, &ids[1], 1));
+        pair_run();
+    }
+}
+
+static void regions_always_change(unsigned count)
+{
+    (void)count;
+    ++A->peers[1]->remote.num_updates;
+}
+
+/* Loop index: nothing changes meanwhile; a region here is dropped or being dropped, or
+ * one there is dropped, and pairing begins again; the peer's regions change in each
+ * round, and the fourth trial makes no pause */
+START_TEST(a_map_of_many_regions_lets_other_threads_in)
+{
+    static const struct {
+        void (*at_pause)(unsigned count);
+        unsigned min_pauses, num_dropped;
+    } cases[] = {{NULL, 9, 0},
+                 {a_paired_region_is_dropped, 17, 1},
+                 {a_drop_is_half_done, 17, 1},
+                 {the_peer_drops_a_region, 17, 1},
+                 {regions_always_change, 3, 0}}; /* one more while it sorts */
+    long_call_t call = {.run = create_map, .at_pause = cases[_i].at_pause};
+    uint32_t num;
+    unsigned count;
+
+    pair_setup();
+    add_many();
+    num = num_pairs_of(A->maps[1]) + NUM_REGIONS + 1;
+    count = count_pauses(&call);
+    ck_assert_uint_ge(count, cases[_i].min_pauses);
+    ck_assert_uint_le(count, cases[_i].min_pauses + 1);
+    OK(call.status);
+    ck_assert_uint_eq(num_pairs_of(new_map), num - cases[_i].num_dropped);
+    call = (long_call_t){.run = destroy_map};
+    ck_assert_uint_eq(count_pauses(&call), 3);
+    OK(call.status);
+    OK(mkv_regions_drop(A->ctx, region_ids + 1, NUM_REGIONS - 1)); /* not in use */
+    pair_run();
+    pair_teardown();
+}
+END_TEST
+
+START_TEST(a_map_leaves_out_regions_that_are_being_dropped)
+{
+    uint32_t num;
+
+    pair_setup();
+    add_ends();
+    region_ids[0] = add_at(A, 3, bytes_here);
+    (void)add_at(B, 3, bytes_there);
+    OK(mkv_regions_commit(A->ctx, NULL));
+    OK(mkv_regions_commit(B->ctx, NULL));
+    pair_run();
+    mkv_region_by_id(A->ctx, region_ids[0])->is_leaving = true;
+    num = num_pairs_of(A->maps[1]);
+    OK(create_map());
+    ck_assert_uint_eq(num_pairs_of(new_map), num);
+    OK(destroy_map());
+    mkv_region_by_id(A->ctx, region_ids[0])->is_leaving = false;
+    OK(create_map());
+    ck_assert_uint_eq(num_pairs_of(new_map), num + 1);
+    OK(destroy_map());
+    pair_teardown();
+}
+END_TEST
+
+START_TEST(regions_for_many_peers_let_other_threads_in)
+{
+    long_call_t call = {.run = commit};
+    unsigned i;
+
+    pair_setup();
+    for (i = 2; i < PAIR_MAX_SIDES; ++i) {
+        pair_open(i);
+        pair_connect(0, i);
+    }
+    (void)add_at(A, 1, bytes_here);
+    ck_assert_uint_eq(count_pauses(&call), PAIR_MAX_SIDES - 2);
+    OK(call.status);
+    pair_run();
+    for (i = 1; i < PAIR_MAX_SIDES; ++i) {
+        ck_assert_uint_eq(pair_sides[i].peers[0]->remote.epoch, A->ctx->epoch);
+    }
+    pair_teardown();
+}
+END_TEST
+
+static void *try_lock(void *arg)
+{
+    int *result = arg;
+
+    *result = pthread_mutex_trylock(&A->ctx->lock);
+    if (*result == 0) {
+        pthread_mutex_unlock(&A->ctx->lock);
+    }
+    return NULL;
+}
+
+static void write_without_lock(void *arg, const char *line)
+{
+    pthread_t thread;
+    int result = -1;
+
+    ck_assert_ptr_nonnull(line);
+    ++*(unsigned *)arg;
+    ck_assert_int_eq(pthread_create(&thread, NULL, try_lock, &result), 0);
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    ck_assert_int_eq(result, 0);
+}
+
+static void skip_line(void *arg, const char *line)
+{
+    (void)arg;
+    (void)line;
+}
+
+static mkv_status_t dump_regions(void)
+{
+    return mkv_dump(A->ctx, MKV_DUMP_REGIONS, skip_line, NULL);
+}
+
+START_TEST(a_dump_lets_other_threads_in)
+{
+    long_call_t call = {.run = dump_regions};
+    unsigned num_lines = 0;
+
+    pair_setup();
+    OK(mkv_dump(A->ctx, MKV_DUMP_ALL, write_without_lock, &num_lines));
+    ck_assert_uint_gt(num_lines, 10);
+    add_many();
+    ck_assert_uint_eq(count_pauses(&call), 3);
+    OK(call.status);
+    pair_teardown();
+}
+END_TEST
+
 /* A thread has the lock, and the blocks are wrong: the error needs no lock */
 START_TEST(blocks_are_checked_without_the_lock)
 {
@@ -997,6 +1258,11 @@ int main(void)
     tcase_add_loop_test(tcase, a_post_of_many_pieces_lets_other_threads_in, 0, 3);
     tcase_add_test(tcase, a_close_of_many_regions_lets_other_threads_in);
     tcase_add_test(tcase, registrations_let_other_threads_in);
+    tcase_add_test(tcase, a_drop_of_many_regions_lets_other_threads_in);
+    tcase_add_loop_test(tcase, a_map_of_many_regions_lets_other_threads_in, 0, 5);
+    tcase_add_test(tcase, a_map_leaves_out_regions_that_are_being_dropped);
+    tcase_add_test(tcase, regions_for_many_peers_let_other_threads_in);
+    tcase_add_test(tcase, a_dump_lets_other_threads_in);
     tcase_add_test(tcase, blocks_are_checked_without_the_lock);
     tcase_add_loop_test(tcase, many_threads_at_once, 0, 2);
     return pair_main("mkv_threads", tcase);
