@@ -289,6 +289,61 @@ class TwoProcesses(unittest.TestCase):
         peer = self.engine._get_hub().link(self.remote[0]).peer
         self.assertEqual(peer.query().backend.name, BACKEND.name)
 
+    def test_calls_of_atom_move_blocks_of_chunks(self):
+        """As ROCm/ATOM's connector (16c41d0d, kv_transfer/disaggregation/moriio), which is in no
+        wheel: settings by position and by name, chunks of a cache by address, a session for each
+        pair of chunks, from packed descriptors, and statuses that are polled."""
+        config = RdmaBackendConfig(4, -1, 4, PollCqMode.POLLING, False)
+        config.max_send_wr = config.max_cqe_num = config.max_msg_sge = 0
+        self.assertEqual(config.poll_cq_mode.name, "POLLING")
+        key = "atom:ip:127.0.0.1+tp:0+dp:0"
+        engine = IOEngine(key, IOEngineConfig(host="127.0.0.1", port=0))
+        self.addCleanup(engine.close)
+        engine.create_backend(BACKEND, *[config] * (BACKEND == BackendType.RDMA))
+        self.assertEqual(EngineDesc.unpack(engine.get_engine_desc().pack()).key, key)
+        cache, half = new_memory(), SIZE // 2
+        cache.fill(pattern(3, 0))
+        chunks = [
+            engine.register_memory(cache.address + i * half, half, 0, cache.loc).pack()
+            for i in range(2)
+        ]
+        remote = EngineDesc.unpack(self.remote_engine.pack())
+        engine.register_remote_engine(remote)
+        sessions = {
+            (i, k): engine.create_session(
+                MemoryDesc.unpack(chunks[i]), MemoryDesc.unpack(self.remote[k].pack())
+            )
+            for i in range(2)
+            for k in range(TENSORS)
+        }
+        expected, there = bytearray(pattern(3, 0)), [bytearray(pattern(2, k)) for k in range(2)]
+        statuses = []
+        for (i, k), session in sessions.items():
+            here = [(2 * k + each) * BLOCK for each in (0, 1, 5)]
+            theirs = [(9 * i + each) * BLOCK for each in (7, 8, 2)]
+            uid = engine.allocate_transfer_uid()
+            statuses.append(session.batch_read(here, theirs, [BLOCK] * 3, uid))
+            for a, b in zip(here, theirs):
+                expected[i * half + a : i * half + a + BLOCK] = there[k][b : b + BLOCK]
+        self.wait_until_all_succeed(statuses)
+        self.assertEqual(cache.read(), expected)
+        for (i, k), session in sessions.items():
+            uid = engine.allocate_transfer_uid()
+            to = (100 + i) * BLOCK
+            statuses.append(session.batch_write([0], [to], [BLOCK], uid))
+            there[k][to : to + BLOCK] = expected[i * half : i * half + BLOCK]
+        self.wait_until_all_succeed(statuses)
+        for k in range(2):
+            self.assertEqual(self.there(k), there[k])
+
+    def wait_until_all_succeed(self, statuses):
+        end = time.monotonic() + LIMIT_MS / 1000
+        while not all(each.Succeeded() for each in statuses) and time.monotonic() < end:
+            time.sleep(0.001)  # ATOM polls in each step of its worker
+        for status in statuses:
+            status.Wait()
+            self.assertTrue(status.Succeeded(), (status.Message(), status.Code()))
+
     def test_blocks_of_layers_beside_mori_io(self):
         """Transfers of the engine's context; both sides get an event for each layer."""
         self.succeed(self.sessions[0].write(0, 0, 1, 1))  # the connection is there

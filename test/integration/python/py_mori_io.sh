@@ -81,7 +81,8 @@ transports=$(rdma mkv_foreign "$LIBMORIKV" ucx_info -d)
 if ! grep -q 'Transport: mori_rdma' <<<"$transports"; then
     echo "py_mori_io.sh: UCX lists no mori_rdma here"
 else
-    rdma run $every TwoProcesses.test_a_peer_that_died_is_a_failure_with_a_text || exit 1
+    rdma run $every TwoProcesses.test_calls_of_atom_move_blocks_of_chunks \
+        TwoProcesses.test_a_peer_that_died_is_a_failure_with_a_text || exit 1
     settings_act || exit 1
 fi
 if HIPCPU_COPY=0 tls=mori_xgmi,mori_copy,tcp program=py_mori_cases.py xgmi Suballocation; then
