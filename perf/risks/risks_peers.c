@@ -167,15 +167,24 @@ void risk_namespaces(const risks_exporter_t *network, const risks_exporter_t *pi
     risk_namespace("pids", "PID namespace", pids);
 }
 
-/* Handle a dead peer as mori_xgmi does: first if its copies are over, then all. */
-void risk_dead_peer(const risks_exporter_t *exporter)
+/* The end of a peer beside a busy stream. */
+typedef struct risks_death {
+    double took_ms;
+    bool was_busy, is_bad;
+} risks_death_t;
+
+/*
+ * Handle a dead peer as mori_xgmi does: first if its copies are over, then all.
+ * @return Whether its memory could be mapped.
+ */
+static bool death_try(const risks_exporter_t *exporter, risks_death_t *death)
 {
     const muct_xgmi_region_t *region;
     muct_xgmi_key_t key = {.kind = MUCT_XGMI_KEY_REMOTE};
     muct_xgmi_peer_t *peer;
     risks_memory_t memory;
-    bool was_busy, is_busy, is_bad;
-    double start, took;
+    bool is_busy;
+    double start;
     void *stream;
 
     risks_exporter_alloc(exporter, &memory);
@@ -189,25 +198,39 @@ void risk_dead_peer(const risks_exporter_t *exporter)
     risks_need(muct_xgmi_peer_get(memory.owner, &peer) == UCS_OK,
                "the other process' page");
     if (muct_xgmi_map_get(map, peer, &key, 0, &region) != UCS_OK) {
-        risks_report("dead-peer", "not looked at", "its memory cannot be mapped");
         muct_xgmi_peer_put(peer);
-        return;
+        return false;
     }
 
     stream = risks_busy_start();
     risks_need(kill(exporter->pid, SIGKILL) == 0, "kill");
     risks_need(waitpid(exporter->pid, NULL, 0) == exporter->pid, "waitpid");
-    was_busy = (gpu->stream_query(stream) == MUCT_HIP_NOT_READY);
+    death->was_busy = (gpu->stream_query(stream) == MUCT_HIP_NOT_READY);
     start = risks_now_ms();
     muct_xgmi_map_put(map, region);
     muct_xgmi_map_drop_peer(map, memory.owner);
-    took = risks_now_ms() - start;
+    death->took_ms = risks_now_ms() - start;
     is_busy = (gpu->stream_query(stream) == MUCT_HIP_NOT_READY);
-    is_bad =
-        muct_xgmi_peer_is_alive(peer) || (was_busy && !is_busy) || is_held_up(stream);
-    risks_report("dead-peer", is_bad ? "BROKEN" : "not seen",
-                 "forgetting a killed peer took %.1f ms beside a busy stream%s", took,
-                 was_busy ? "" : " that was over too soon");
+    death->is_bad = muct_xgmi_peer_is_alive(peer) || (death->was_busy && !is_busy) ||
+                    is_held_up(stream);
     muct_xgmi_peer_put(peer);
     risks_busy_end(stream);
+    return true;
+}
+
+void risk_dead_peer(const risks_exporter_t *exporters, int num_exporters)
+{
+    risks_death_t death = {.is_bad = true};
+    int i;
+
+    /* on a busy machine, a stream may end while this thread does not run */
+    for (i = 0; (i < num_exporters) && death.is_bad; ++i) {
+        if (!death_try(&exporters[i], &death)) {
+            risks_report("dead-peer", "not looked at", "its memory cannot be mapped");
+            return;
+        }
+    }
+    risks_report("dead-peer", death.is_bad ? "BROKEN" : "not seen",
+                 "forgetting a killed peer took %.1f ms beside a busy stream%s",
+                 death.took_ms, death.was_busy ? "" : " that was over too soon");
 }

@@ -46,7 +46,10 @@ void risks_exporter_alloc(const risks_exporter_t *exporter, risks_memory_t *memo
 /** Can processes in other namespaces be reached? */
 void risk_namespaces(const risks_exporter_t *network, const risks_exporter_t *pids);
 
-/** Does a peer's death block the survivor while the device is busy? */
-void risk_dead_peer(const risks_exporter_t *exporter);
+/**
+ * Does a peer's death block the survivor while the device is busy? Kills one exporter
+ * after the other, until one death does not.
+ */
+void risk_dead_peer(const risks_exporter_t *exporters, int num_exporters);
 
 #endif
