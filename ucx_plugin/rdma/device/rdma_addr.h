@@ -18,9 +18,11 @@
  *
  * Endpoint address, 25 bytes and 3 a queue pair:
  *   0 version | 1 num_qps | 2 psn (3) | 5 receives (2) | 7 receive size in 16 bytes (2)
- *   9 reads it answers at once, and 128 while that is not granted | 10 flush address
- * (8) | 18 flush rkey (4) 22 control queue pair (3) | 25 queue pair numbers (3 each) If
- * there is room and ECE is not switched off, 8 more bytes follow, which earlier
+ *   9 reads it answers at once, plus 128 while its device has not granted them
+ *   10 flush address (8) | 18 flush rkey (4)
+ *   22 control queue pair (3) | 25 queue pair numbers (3 each)
+ *
+ * If there is room and ECE is not switched off, 8 more bytes follow, which earlier
  * versions ignore:
  *   0 ECE vendor (4) | 4 ECE options (4)
  */
