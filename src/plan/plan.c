@@ -12,22 +12,35 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Units of plans in two lists of blocks: the last block may have a part only */
-static uint64_t mkv_plan_count_units(const mkv_map_t *map, uint32_t index,
+/** Number of units of plans in an entry of each side's list. */
+typedef struct mkv_plan_grain {
+    uint32_t local, remote;
+} mkv_plan_grain_t;
+
+static mkv_plan_grain_t mkv_plan_grain(const mkv_map_t *map, uint32_t index,
+                                       uint32_t flags)
+{
+    return (flags & MKV_PLAN_OF_PARTS)
+               ? (mkv_plan_grain_t){1, 1}
+               : (mkv_plan_grain_t){mkv_map_parts(map, index, false),
+                                    mkv_map_parts(map, index, true)};
+}
+
+/* Units of plans in two lists: the last block may have a part only */
+static uint64_t mkv_plan_count_units(const mkv_plan_grain_t *grain,
                                      const mkv_units_t *units)
 {
-    uint64_t local = (uint64_t)units->num_local * mkv_map_parts(map, index, false);
-    uint64_t remote = (uint64_t)units->num_remote * mkv_map_parts(map, index, true);
+    uint64_t local = (uint64_t)units->num_local * grain->local;
+    uint64_t remote = (uint64_t)units->num_remote * grain->remote;
 
     return (local < remote) ? local : remote;
 }
 
-static bool mkv_plan_lists_match(const mkv_map_t *map, uint32_t index,
+static bool mkv_plan_lists_match(const mkv_plan_grain_t *grain,
                                  const mkv_units_t *units)
 {
-    uint64_t num = mkv_plan_count_units(map, index, units);
-    uint32_t local = mkv_map_parts(map, index, false);
-    uint32_t remote = mkv_map_parts(map, index, true);
+    uint64_t num = mkv_plan_count_units(grain, units);
+    uint32_t local = grain->local, remote = grain->remote;
 
     return (num <= UINT32_MAX) && ((num + local - 1) / local == units->num_local) &&
            ((num + remote - 1) / remote == units->num_remote);
@@ -35,36 +48,42 @@ static bool mkv_plan_lists_match(const mkv_map_t *map, uint32_t index,
 
 static mkv_status_t mkv_plan_check_blocks(const mkv_map_t *map,
                                           const mkv_map_component_t *component,
+                                          const mkv_plan_grain_t *grain,
                                           const mkv_units_t *units)
 {
+    uint32_t index = (uint32_t)(component - map->components);
+    uint64_t num_local =
+        component->local_units * mkv_map_parts(map, index, false) / grain->local;
+    uint64_t num_remote =
+        component->remote_units * mkv_map_parts(map, index, true) / grain->remote;
     const mkv_log_t *log = &map->ctx->log;
     size_t i;
 
-    i = mkv_blocks_find_outside(units->local, units->num_local, component->local_units);
+    i = mkv_blocks_find_outside(units->local, units->num_local, num_local);
     if (i < units->num_local) {
         return mkv_error(
             log, MKV_ERR_BOUNDS,
             "component %u: local block %u at position %zu, the regions have "
             "%llu; expected below that",
-            units->component, units->local[i], i,
-            (unsigned long long)component->local_units);
+            units->component, units->local[i], i, (unsigned long long)num_local);
     }
-    i = mkv_blocks_find_outside(units->remote, units->num_remote,
-                                component->remote_units);
+    i = mkv_blocks_find_outside(units->remote, units->num_remote, num_remote);
     if (i < units->num_remote) {
         return mkv_error(log, MKV_ERR_BOUNDS,
                          "component %u: remote block %u at position %zu, peer %s has "
                          "%llu; expected below that",
                          units->component, units->remote[i], i, map->remote->name,
-                         (unsigned long long)component->remote_units);
+                         (unsigned long long)num_remote);
     }
     return MKV_OK;
 }
 
-static mkv_status_t mkv_plan_check_units(const mkv_map_t *map, const mkv_units_t *units)
+static mkv_status_t mkv_plan_check_units(const mkv_map_t *map, const mkv_units_t *units,
+                                         uint32_t flags)
 {
     const mkv_map_component_t *component = mkv_map_component(map, units->component);
     const mkv_log_t *log = &map->ctx->log;
+    mkv_plan_grain_t grain;
 
     if (component == NULL) {
         return mkv_error(
@@ -78,7 +97,8 @@ static mkv_status_t mkv_plan_check_units(const mkv_map_t *map, const mkv_units_t
                          "peer %s: it takes plans of bytes",
                          units->component, map->remote->name);
     }
-    if (!mkv_plan_lists_match(map, (uint32_t)(component - map->components), units)) {
+    grain = mkv_plan_grain(map, (uint32_t)(component - map->components), flags);
+    if (!mkv_plan_lists_match(&grain, units)) {
         return mkv_error(
             log, MKV_ERR_LENGTH,
             "component %u: %u blocks here, %u at peer %s; expected as many",
@@ -90,7 +110,7 @@ static mkv_status_t mkv_plan_check_units(const mkv_map_t *map, const mkv_units_t
                          units->component, units->num_local);
     }
 
-    return mkv_plan_check_blocks(map, component, units);
+    return mkv_plan_check_blocks(map, component, &grain, units);
 }
 
 static mkv_status_t mkv_plan_check(const mkv_map_t *map, const mkv_units_t *units,
@@ -100,19 +120,12 @@ static mkv_status_t mkv_plan_check(const mkv_map_t *map, const mkv_units_t *unit
     mkv_status_t status;
     size_t i;
 
-    static const uint32_t known = MKV_PLAN_KEEP_ORDER | MKV_PLAN_UNCHECKED;
-
-    if (flags & ~known) {
-        return mkv_error(&map->ctx->log, MKV_ERR_UNSUPPORTED,
-                         "plan_create: flags 0x%x, libmorikv %s knows 0x%x", flags,
-                         mkv_version_string(), known);
-    }
     status = mkv_units_check_reserved(&map->ctx->log, units, num_units);
     if (status != MKV_OK) {
         return status;
     }
     for (i = 0; i < num_units; ++i) {
-        status = mkv_plan_check_units(map, &units[i]);
+        status = mkv_plan_check_units(map, &units[i], flags);
         if (status != MKV_OK) {
             return status;
         }
@@ -169,14 +182,15 @@ static mkv_status_t mkv_plan_merge(mkv_plan_t *plan, const mkv_units_t *units)
 {
     uint32_t index = (uint32_t)(mkv_map_component(plan->map, units->component) -
                                 plan->map->components);
-    uint32_t num = (uint32_t)mkv_plan_count_units(plan->map, index, units);
+    mkv_plan_grain_t grain = mkv_plan_grain(plan->map, index, plan->flags);
+    uint32_t num = (uint32_t)mkv_plan_count_units(&grain, units);
     mkv_status_t status;
     uint32_t *ids;
 
     if (num == 0) {
         return MKV_OK;
     }
-    if (!plan->map->has_parts) {
+    if ((grain.local == 1) && (grain.remote == 1)) {
         return mkv_plan_merge_units(plan, &plan->parts[index], units->local,
                                     units->remote, num);
     }
@@ -185,9 +199,8 @@ static mkv_status_t mkv_plan_merge(mkv_plan_t *plan, const mkv_units_t *units)
     if (ids == NULL) {
         return MKV_ERR_NOMEM;
     }
-    mkv_blocks_expand(units->local, mkv_map_parts(plan->map, index, false), num, ids);
-    mkv_blocks_expand(units->remote, mkv_map_parts(plan->map, index, true), num,
-                      ids + num);
+    mkv_blocks_expand(units->local, grain.local, num, ids);
+    mkv_blocks_expand(units->remote, grain.remote, num, ids + num);
     status = mkv_plan_merge_units(plan, &plan->parts[index], ids, ids + num, num);
     free(ids);
     return status;
@@ -309,10 +322,16 @@ mkv_status_t mkv_plan_make(mkv_map_t *map, const mkv_units_t *units, size_t num_
 mkv_status_t mkv_plan_create(mkv_map_t *map, const mkv_units_t *units, size_t num_units,
                              uint32_t flags, mkv_plan_t **plan_p)
 {
+    static const uint32_t known = MKV_PLAN_KEEP_ORDER | MKV_PLAN_UNCHECKED;
     mkv_status_t status;
 
     if (mkv_ctx_check(map->ctx, "plan_create") != MKV_OK) {
         return MKV_ERR_INVALID;
+    }
+    if (flags & ~known) {
+        return mkv_error(&map->ctx->log, MKV_ERR_UNSUPPORTED,
+                         "plan_create: flags 0x%x, libmorikv %s knows 0x%x", flags,
+                         mkv_version_string(), known);
     }
     status = mkv_plan_make(map, units, num_units, flags, plan_p);
     if (status == MKV_OK) {

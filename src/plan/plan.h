@@ -12,6 +12,10 @@
 #include "plan/byte_list.h"
 #include "memory/map.h"
 
+/** Flag inside the library: the lists are of parts, as in the plan's runs, where blocks
+ *  of the two sides differ. */
+#define MKV_PLAN_OF_PARTS (1u << 31)
+
 typedef struct mkv_plan_part {
     mkv_run_t *runs;
     size_t num_runs;
@@ -34,7 +38,8 @@ struct mkv_plan {
     mkv_plan_part_t parts[]; /**< Parallel to map->components */
 };
 
-/** Like mkv_plan_create(), but mkv_plan_add() follows. Needs no lock. */
+/** Like mkv_plan_create(), but mkv_plan_add() follows. The flags are checked. Needs no
+ *  lock. */
 mkv_status_t mkv_plan_make(mkv_map_t *map, const mkv_units_t *units, size_t num_units,
                            uint32_t flags, mkv_plan_t **plan_p);
 

@@ -132,7 +132,9 @@ static inline mkv_path_key_t mkv_post_path(const mkv_post_t *post,
 /** Whether the owner of the other memory can move such a post. */
 static inline bool mkv_post_may_be_pulled(const mkv_post_t *post)
 {
-    return (post->plan->bytes == NULL) && !post->plan->map->has_parts;
+    return (post->plan->bytes == NULL) &&
+           (!post->plan->map->has_parts ||
+            mkv_peer_has_feature(post->leg->peer, MKV_FEATURE_PUSH_PARTS));
 }
 
 /** Query this request of the group for its path. */

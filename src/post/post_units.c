@@ -139,9 +139,10 @@ static mkv_status_t mkv_post_check_part(const mkv_leg_t *leg, mkv_plan_t *plan,
 /* The passive side needs unit sets once, when it is first requested to put */
 static mkv_status_t mkv_leg_index_exposed(mkv_leg_t *leg)
 {
+    const mkv_map_t *map = leg->map;
+    uint32_t parts, i, k;
     mkv_unit_set_t *sets;
     int result = 0;
-    uint32_t i, k;
 
     if (leg->sets != NULL) {
         return MKV_OK;
@@ -151,8 +152,13 @@ static mkv_status_t mkv_leg_index_exposed(mkv_leg_t *leg)
         return MKV_ERR_NOMEM;
     }
     for (i = 0; i < leg->num_units; ++i) {
+        parts =
+            mkv_map_parts(map,
+                          (uint32_t)(mkv_map_component(map, leg->units[i].component) -
+                                     map->components),
+                          false);
         for (k = 0; (result == 0) && (k < leg->units[i].num_local); ++k) {
-            result = mkv_unit_set_add(&sets[i], leg->units[i].local[k], 1);
+            result = mkv_unit_set_add(&sets[i], leg->units[i].local[k] * parts, parts);
         }
     }
     if (result == 0) {

@@ -105,8 +105,8 @@ static mkv_status_t mkv_push_plan_add(mkv_leg_t *leg, const mkv_msg_t *msg,
         status = mkv_push_units(leg, msg, units, &ids);
     }
     if (status == MKV_OK) {
-        status = mkv_plan_make(leg->map, units, msg->num_units, MKV_PLAN_KEEP_ORDER,
-                               &entry->plan);
+        status = mkv_plan_make(leg->map, units, msg->num_units,
+                               MKV_PLAN_KEEP_ORDER | MKV_PLAN_OF_PARTS, &entry->plan);
     }
     free(ids);
     if (status != MKV_OK) {

@@ -33,10 +33,11 @@
  * add bits; unknown bits are ignored.
  */
 enum {
-    MKV_FEATURE_PUSH = 1 << 0 /**< Serves PULL: moves what the other side requests */
+    MKV_FEATURE_PUSH = 1 << 0, /**< Serves PULL: moves what the other side requests */
+    MKV_FEATURE_PUSH_PARTS = 1 << 1 /**< PULL may contain parts of unequal blocks */
 };
 
-#define MKV_FEATURES ((uint64_t)MKV_FEATURE_PUSH)
+#define MKV_FEATURES ((uint64_t)(MKV_FEATURE_PUSH | MKV_FEATURE_PUSH_PARTS))
 
 /** Growing output. A failed allocation is kept; check it once, at the end. */
 typedef struct mkv_wbuf {

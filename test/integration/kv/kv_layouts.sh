@@ -30,6 +30,11 @@ moved() { # ARG...
         >"$dir/out" 2>&1 && grep -q 'every byte checked' "$dir/out" && grep -q '^path .*mori_xgmi/xgmi' "$dir/out"
 }
 
+# Whether the owner put all that was read
+put() { # OP
+    [ "$1" = WRITE ] || grep -q '^path .*(\([0-9]*\) of \1 posts moved by the owner)' "$dir/out"
+}
+
 for op in WRITE READ; do
     for ranks in "8 4" "4 8" "2 8"; do
         moved --op_type $op --tp "${ranks% *}" --decode_tp "${ranks#* }" || fail "$op, ranks $ranks"
@@ -37,8 +42,10 @@ for op in WRITE READ; do
     moved --op_type $op --layout nhd --decode_layout hnd || fail "$op from NHD to HND"
     moved --op_type $op --layout hnd --decode_layout nhd --tp 4 --decode_tp 2 || fail "$op from HND to NHD, ranks 4 2"
     moved --op_type $op --block_size 16 --decode_block_size 64 || fail "$op, blocks of 16 and 64 tokens"
+    put $op || fail "$op, blocks of 16 and 64 tokens: gets"
     moved --op_type $op --block_size 64 --decode_block_size 16 --tp 4 --decode_tp 8 --decode_layout hnd ||
         fail "$op, blocks of 64 and 16 tokens, ranks 4 8, NHD to HND"
+    put $op || fail "$op, blocks of 64 and 16 tokens, ranks 4 8, NHD to HND: gets"
     moved --model Kimi-K2 --op_type $op --block_size 64 --decode_block_size 16 || fail "$op, latents of 64 and 16 tokens"
 done
 

@@ -108,8 +108,9 @@ START_TEST(any_number_of_ranks_gives_to_any)
 END_TEST
 
 /* Blocks of 8 tokens to blocks of 2, 4 to 16, equal sizes of blocks, of three layouts.
- * The last block is not full. Loop index: sizes of blocks; READ or WRITE; tokens */
-/* PL-07 */
+ * The last block is not full. Loop index: WRITE, READ by gets, and READ by the owners'
+ * puts; tokens; sizes of blocks */
+/* PL-07, XF-10 */
 START_TEST(blocks_may_be_of_unequal_size)
 {
     static const uint32_t tokens[][2] = {{8, 2}, {2, 8}, {4, 8}, {4, 4}};
@@ -121,14 +122,92 @@ START_TEST(blocks_may_be_of_unequal_size)
     uint32_t i;
 
     for (i = 0; i < 3; ++i) {
-        parts[i].tokens[0] = tokens[_i / 4][0];
-        parts[i].tokens[1] = tokens[_i / 4][1];
+        parts[i].tokens[0] = tokens[_i / 6][0];
+        parts[i].tokens[1] = tokens[_i / 6][1];
     }
-    pair_set("READ_BY", "push"); /* which these are not */
-    open_sets(parts, 4, 2, 4, (_i & 1) ? MKV_WRITE : MKV_READ);
-    source.map_flags = target.map_flags = (_i & 2) ? MKV_MAP_TOKENS : 0;
+    pair_set("READ_BY", (_i % 3 == 2) ? "push" : "get");
+    open_sets(parts, 4, 2, 4, (_i % 3 == 0) ? MKV_WRITE : MKV_READ);
+    source.map_flags = target.map_flags = (_i / 3 % 2) ? MKV_MAP_TOKENS : 0;
     move_all();
     ck_assert_uint_eq(ranks_bytes(&target), ranks_held_bytes(&target));
+    ck_assert_int_eq(fake_ucp_num_calls(FAKE_UCP_GET) > 0, _i % 3 == 1);
+    close_sets();
+}
+END_TEST
+
+static const ranks_part_t eights_to_twos = {0, {0, 0}, 1, 8, 1, {4}, {8, 2}, 8, 0};
+
+/* Loop index: the owner takes parts of blocks; it is of an earlier version and does not
+ */
+/* WR-01, XF-10 */
+START_TEST(parts_of_blocks_are_put_by_owners_that_announce_it)
+{
+    pair_set("READ_BY", "push");
+    open_sets(&eights_to_twos, 1, 1, 1, MKV_READ);
+    if (_i) { /* announced with the keys */
+        source.ranks[0].ctx->features = MKV_FEATURE_PUSH;
+    }
+    move_all();
+    ck_assert_int_eq(fake_ucp_num_calls(FAKE_UCP_GET) > 0, _i);
+    close_sets();
+}
+END_TEST
+
+/* Poll the context until it has the event */
+static mkv_event_t wait_for(mkv_ctx_t *ctx, mkv_event_type_t type)
+{
+    mkv_event_t event;
+    size_t count;
+
+    do {
+        while (mkv_progress(source.ranks[0].ctx) + mkv_progress(target.ranks[0].ctx) >
+               0) {
+        }
+        OK(mkv_poll(ctx, &event, sizeof(event), 1, &count));
+        ck_assert_uint_eq(count, 1);
+    } while (event.type != type);
+    return event;
+}
+
+/* A reader that does not check itself requests parts. Loop index: those of the block
+ * before the exposed one, of that block, the first one behind it */
+/* XF-10 */
+START_TEST(parts_of_blocks_that_were_not_exposed_are_not_put)
+{
+    static const uint32_t twos[] = {0, 1, 2, 3};
+    ranks_rank_t *reader = &target.ranks[0], *owner = &source.ranks[0];
+    mkv_map_params_t map = {.size = sizeof(map), .flags = MKV_MAP_DST};
+    mkv_xfer_params_t params = {.size = sizeof(params),
+                                .id = 1,
+                                .mode = MKV_READ,
+                                .role = MKV_DST,
+                                .num_legs = 1};
+    mkv_units_t units = {
+        .num_local = (_i == 2) ? 1 : 4, .local = twos, .num_remote = 1};
+    uint32_t block;
+
+    pair_set("READ_BY", "push");
+    open_sets(&eights_to_twos, 1, 1, 1, MKV_READ);
+    ranks_start(&source);
+    OK(mkv_map_create(reader->peers[0], &map, &reader->maps[0]));
+    params.legs = reader->maps;
+    OK(mkv_xfer_open(reader->ctx, &params, &reader->xfer));
+    units.component = wait_for(reader->ctx, MKV_EV_EXPOSED).units[0].component;
+    block = owner->xfer->legs[0].units[0].local[0] + (uint32_t)_i - 1;
+    ck_assert_uint_lt(block, RANKS_BLOCKS);
+    units.remote = &block;
+    OK(mkv_plan_create(reader->maps[0], &units, 1, MKV_PLAN_UNCHECKED,
+                       &reader->plans[0]));
+    OK(mkv_xfer_post(reader->xfer, 0, reader->plans[0], NULL, NULL));
+    while (mkv_progress(owner->ctx) + mkv_progress(reader->ctx) > 0) {
+    }
+    ck_assert_int_eq(pair_query(owner->xfer).status,
+                     (_i == 1) ? MKV_INPROGRESS : MKV_ERR_BOUNDS);
+    ck_assert_int_eq(fake_ucp_num_calls(FAKE_UCP_PUT | FAKE_UCP_LIST) > 0, _i == 1);
+    if (_i == 1) {
+        OK(mkv_xfer_abort(reader->xfer, MKV_ERR_ABORTED, NULL));
+        (void)wait_for(reader->ctx, MKV_EV_QUIET);
+    }
     close_sets();
 }
 END_TEST
@@ -491,7 +570,10 @@ int main(void)
 
     tcase_add_loop_test(tcase, any_number_of_ranks_gives_to_any, 0,
                         3 * sizeof(sizes) / sizeof(sizes[0]));
-    tcase_add_loop_test(tcase, blocks_may_be_of_unequal_size, 0, 16);
+    tcase_add_loop_test(tcase, blocks_may_be_of_unequal_size, 0, 24);
+    tcase_add_loop_test(tcase, parts_of_blocks_are_put_by_owners_that_announce_it, 0,
+                        2);
+    tcase_add_loop_test(tcase, parts_of_blocks_that_were_not_exposed_are_not_put, 0, 3);
     tcase_add_test(tcase, a_block_behind_the_last_one_is_refused);
     tcase_add_test(tcase, blocks_of_unequal_size_without_gaps_are_one_piece);
     tcase_add_test(tcase, parts_of_blocks_are_bounded_and_of_one_number);
