@@ -5,10 +5,12 @@
 #include "perf/memory/pool.h"
 #include "perf/base/error.h"
 
+#include <dirent.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
+#include <unistd.h>
 
 enum { LAYERS = 3, PARTS = 2, BLOCKS = 50 };
 
@@ -276,6 +278,44 @@ START_TEST(borrowed_memory_is_left_to_its_owner)
 }
 END_TEST
 
+/* The descriptor of the file behind shared memory */
+static int find_memfd(void)
+{
+    DIR *dir = opendir("/proc/self/fd");
+    char target[256] = "";
+    struct dirent *entry;
+    int fd = -1;
+
+    ck_assert_ptr_nonnull(dir);
+    while ((fd < 0) && ((entry = readdir(dir)) != NULL)) {
+        if ((readlinkat(dirfd(dir), entry->d_name, target, sizeof(target) - 1) > 0) &&
+            (strstr(target, "memfd:mori_kv_perf") != NULL)) {
+            fd = atoi(entry->d_name);
+        }
+    }
+    closedir(dir);
+    ck_assert_int_ge(fd, 0);
+    return fd;
+}
+
+/* Another process' copy would end with SIGBUS */
+START_TEST(shared_memory_cannot_be_cut)
+{
+    const size_t size = 1 << 20;
+    perf_memory_t *shared;
+    char *address;
+
+    ck_assert_int_eq(perf_memory_open(PERF_SEGMENT_SHM, NULL, &shared), 0);
+    address = perf_memory_alloc(shared, size);
+    ck_assert_ptr_nonnull(address);
+    ck_assert_int_eq(ftruncate(find_memfd(), 0), -1);
+    ck_assert_int_eq(errno, EPERM);
+    address[size - 1] = 1;
+    perf_memory_free(shared, address, size);
+    perf_memory_close(shared);
+}
+END_TEST
+
 START_TEST(missing_gpu_runtime_is_named)
 {
     perf_memory_t *gpu;
@@ -304,6 +344,7 @@ int main(void)
     tcase_add_test(tcase, contents_differ_by_key_layer_and_part);
     tcase_add_test(tcase, expected_contents_have_to_come);
     tcase_add_test(tcase, borrowed_memory_is_left_to_its_owner);
+    tcase_add_test(tcase, shared_memory_cannot_be_cut);
     tcase_add_test(tcase, missing_gpu_runtime_is_named);
     tcase_set_timeout(tcase, 60);
     suite_add_tcase(suite, tcase);
