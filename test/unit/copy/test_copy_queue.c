@@ -63,6 +63,31 @@ static void teardown(void)
     ck_assert_int_eq(gpu.get_last_error(), 0); /* none for the application to find */
 }
 
+static int malloc_device; /* Current device of the allocation */
+
+static int note_malloc(void **memory_p, size_t size, unsigned flags)
+{
+    ck_assert_int_eq(gpu.get_device(&malloc_device), 0);
+    return gpu.host_malloc(memory_p, size, flags);
+}
+
+/* The runtime allocates on the node of the current device, which may be any. */
+START_TEST(segments_are_near_the_device_that_uses_them)
+{
+    muct_copy_queue_t *other;
+    muct_gpu_t noting = gpu;
+    int device;
+
+    noting.host_malloc = note_malloc;
+    ck_assert_int_eq(gpu.set_device(0), 0);
+    ck_assert_int_eq(muct_copy_queue_create(&noting, 1, SEG_SIZE, &other), UCS_OK);
+    ck_assert_int_eq(malloc_device, 1);
+    ck_assert_int_eq(gpu.get_device(&device), 0);
+    ck_assert_int_eq(device, 0);
+    muct_copy_queue_destroy(other);
+}
+END_TEST
+
 START_TEST(any_length_goes_in_and_out)
 {
     static const size_t lengths[] = {
@@ -375,6 +400,7 @@ int main(void)
     setenv("HIPCPU_RULES", "amd,-few-queues", 1);
     tcase_set_timeout(tcase, 60);
     tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_test(tcase, segments_are_near_the_device_that_uses_them);
     tcase_add_test(tcase, any_length_goes_in_and_out);
     tcase_add_test(tcase, no_copy_queries_the_runtime_for_its_end);
     tcase_add_test(tcase, completions_come_in_order_and_once);
