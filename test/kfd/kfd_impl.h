@@ -216,6 +216,8 @@ struct kfd_queue {
     uint64_t *rptr;
     uint64_t position;
     uint64_t num_played; /**< Packets, for KFDCPU_STALL */
+    uint32_t *kept;      /**< SDMA: copies that no fence has come behind */
+    size_t num_kept;
 };
 
 /** Wait a little for memory to change. @return false when the queue has to end. */

@@ -15,6 +15,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <time.h>
@@ -299,6 +300,7 @@ int kfd_queue_destroy(void *arg)
     pthread_cond_signal(&kfd_threads[id].unpark);
     pthread_mutex_unlock(&kfd_park_lock);
     pthread_join(kfd_threads[id].thread, NULL);
+    free(queue->kept);
     queue->used = false;
     return 0;
 }

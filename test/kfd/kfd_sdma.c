@@ -3,9 +3,16 @@
 /*
  * Packets of SDMA 4.4.2 (sdma_registers.h of ROCr; amdgpu's vega10_sdma_pkt_open.h).
  * Pointers of the ring count bytes.
+ *
+ * A read pointer behind a copy does not show its end. ROCr puts an atomic operation or
+ * a fence behind copies (SubmitCommand() of amd_blit_sdma.cpp), and amdgpu a fence
+ * (sdma_v4_4_2_ring_emit_fence()): copies and fills are played when one of these comes.
  */
 
 #include "kfd_impl.h"
+
+#include <stdlib.h>
+#include <string.h>
 
 enum {
     KFD_SDMA_NOP = 0,
@@ -159,6 +166,59 @@ static bool kfd_sdma_run(kfd_queue_t *queue, const uint32_t *d)
     return true;
 }
 
+static bool kfd_sdma_is_copy(const uint32_t *d)
+{
+    uint32_t packet = d[0] & 0xff;
+
+    return (packet == KFD_SDMA_COPY) || (packet == KFD_SDMA_CONST_FILL);
+}
+
+static bool kfd_sdma_is_release(const uint32_t *d)
+{
+    uint32_t packet = d[0] & 0xff;
+
+    return (packet == KFD_SDMA_FENCE) || (packet == KFD_SDMA_ATOMIC);
+}
+
+/* One that the next release plays. */
+static void kfd_sdma_keep(kfd_queue_t *queue, const uint32_t *d)
+{
+    size_t size = KFD_SDMA_MAX_DWORDS * sizeof(*d);
+    uint32_t *kept = realloc(queue->kept, (queue->num_kept + 1) * size);
+
+    if (kept == NULL) {
+        kfd_die("queue %u: no memory for %zu copies", queue->id, queue->num_kept + 1);
+    }
+    memcpy(&kept[queue->num_kept * KFD_SDMA_MAX_DWORDS], d, size);
+    queue->kept = kept;
+    ++queue->num_kept;
+}
+
+static bool kfd_sdma_run_kept(kfd_queue_t *queue)
+{
+    size_t i;
+
+    for (i = 0; i < queue->num_kept; ++i) {
+        if (!kfd_sdma_run(queue, &queue->kept[i * KFD_SDMA_MAX_DWORDS])) {
+            return false;
+        }
+    }
+    queue->num_kept = 0;
+    return true;
+}
+
+static bool kfd_sdma_take(kfd_queue_t *queue, const uint32_t *d)
+{
+    if (kfd_sdma_is_copy(d)) {
+        kfd_sdma_keep(queue, d);
+        return true;
+    }
+    if (kfd_sdma_is_release(d) && !kfd_sdma_run_kept(queue)) {
+        return false;
+    }
+    return kfd_sdma_run(queue, d);
+}
+
 bool kfd_sdma_has(const kfd_queue_t *queue)
 {
     return __atomic_load_n(queue->wptr, __ATOMIC_ACQUIRE) != queue->position;
@@ -178,7 +238,7 @@ bool kfd_sdma_play(kfd_queue_t *queue)
                 queue->gpu, packet[0]);
     }
     kfd_log(4, "queue %u: SDMA packet %08x", queue->id, packet[0]);
-    if (!kfd_sdma_run(queue, packet)) {
+    if (!kfd_sdma_take(queue, packet)) {
         return false;
     }
     queue->position += length * 4ull;

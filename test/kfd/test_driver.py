@@ -11,6 +11,7 @@ import signal
 import struct
 import subprocess
 import sys
+import time
 
 VERSION, UNKNOWN = 0x80084B01, 0xC0084B7F
 ALLOC, ALLOC_BYTES = 0xC0284B16, "=QQQQII"  # kfd_ioctl_alloc_memory_of_gpu_args
@@ -24,7 +25,7 @@ DESTROY_QUEUE = 0xC0084B03
 NODES = "/sys/devices/virtual/kfd/kfd/topology/nodes"
 MIB = 1 << 20
 VRAM, USERPTR, WRITABLE = 1, 4, 1 << 31  # KFD_IOC_ALLOC_MEM_FLAGS_
-AQL = 2  # KFD_IOC_QUEUE_TYPE_COMPUTE_AQL
+SDMA, AQL = 1, 2  # KFD_IOC_QUEUE_TYPE_
 BARRIER_AND, VENDOR = 3, 0  # types of packets
 
 
@@ -200,6 +201,40 @@ def queues() -> None:
     expect("once", act(fd, DESTROY_QUEUE, number) == errno.EINVAL)
 
 
+def sdma() -> None:
+    """A copy of an SDMA queue is there behind the next fence, and not behind the read pointer."""
+    fd = os.open("/dev/kfd", os.O_RDWR)
+    size, src, dst, fence, write, read = 8192, 4096, 5120, 6144, 6152, 6160
+    area = mmap.mmap(-1, size)
+    base = ctypes.addressof(ctypes.c_char.from_buffer(area))
+    memory = call(fd, ALLOC, struct.pack(ALLOC_BYTES, base, size, 0, base, gpu_ids()[0], USERPTR | WRITABLE))
+    assert isinstance(memory, bytes)
+    gpus = ctypes.c_uint32(gpu_ids()[0])
+    call(fd, MAP, struct.pack("=QQII", struct.unpack(ALLOC_BYTES, memory)[2], ctypes.addressof(gpus), 1, 0))
+    queue = call(fd, CREATE_QUEUE, struct.pack(CREATE_BYTES, base, base + write, base + read, 0, 4096, gpu_ids()[0],
+                                               SDMA, 100, 7, 0, 0, 0, 0, 0, 0, 0, 0))
+    expect("an SDMA queue is created", isinstance(queue, bytes))
+
+    def arrives(place: int, value: int) -> bool:
+        for _ in range(60000):
+            if struct.unpack_from("=I", area, place)[0] == value:
+                return True
+            time.sleep(0.001)
+        return False
+
+    area[src:src + 4] = b"here"
+    struct.pack_into("=IIIQQ", area, 0, 1, 3, 0, base + src, base + dst)
+    struct.pack_into("=Q", area, write, 28)
+    expect("the read pointer passes a copy", arrives(read, 28))
+    expect("whose bytes are not there", area[dst:dst + 4] == bytes(4))
+    struct.pack_into("=IQI", area, 28, 5, base + fence, 7)
+    struct.pack_into("=Q", area, write, 44)
+    expect("a fence comes", arrives(fence, 7))
+    expect("behind the bytes", area[dst:dst + 4] == b"here")
+    assert isinstance(queue, bytes)
+    act(fd, DESTROY_QUEUE, struct.unpack(CREATE_BYTES, queue)[9])
+
+
 def main() -> None:
     if len(sys.argv) > 1:
         child(sys.argv[1])
@@ -219,7 +254,7 @@ def main() -> None:
         expect(f"part {name}", part.returncode == 0)
 
 
-parts = {"events": events, "dmabufs": dmabufs, "queues": queues, "killed": killed}
+parts = {"events": events, "dmabufs": dmabufs, "queues": queues, "sdma": sdma, "killed": killed}
 
 if __name__ == "__main__":
     if sys.argv[1:] and sys.argv[1] in parts:
