@@ -40,6 +40,10 @@ bool kfd_copy(kfd_queue_t *queue, uint64_t dst, uint64_t src, uint64_t length)
         return false;
     }
     kfd_slow();
+    if (queue->is_late) {
+        kfd_late_keep(queue->gpu, dst, src, length);
+        return true;
+    }
     memmove((void *)(uintptr_t)dst, (const void *)(uintptr_t)src, length);
     return true;
 }

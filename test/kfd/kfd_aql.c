@@ -267,6 +267,9 @@ bool kfd_aql_play(kfd_queue_t *queue)
     if (!kfd_aql_run(queue, packet)) {
         return false;
     }
+    if (kfd_late_releases(packet->header)) {
+        kfd_late_land(queue->gpu);
+    }
     completion = packet->completion;
     __atomic_store_n(&packet->header, KFD_AQL_INVALID, __ATOMIC_RELEASE);
     queue->position++;

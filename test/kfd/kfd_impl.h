@@ -218,6 +218,7 @@ struct kfd_queue {
     uint64_t num_played; /**< Packets, for KFDCPU_STALL */
     uint32_t *kept;      /**< SDMA: copies that no fence has come behind */
     size_t num_kept;
+    bool is_late; /**< The kernel that runs leaves its bytes in the L2 */
 };
 
 /** Wait a little for memory to change. @return false when the queue has to end. */
@@ -250,6 +251,27 @@ bool kfd_store64(kfd_queue_t *queue, uint64_t address, uint64_t value);
 bool kfd_load32(kfd_queue_t *queue, uint64_t address, uint32_t *value);
 bool kfd_load64(kfd_queue_t *queue, uint64_t address, uint64_t *value);
 bool kfd_add64(kfd_queue_t *queue, uint64_t address, uint64_t value, uint64_t *old);
+
+
+/* kfd_late.c: bytes that stay in a GPU's L2, by KFDCPU_RELEASE */
+
+/** Whether the bytes of this kernel stay in the L2 at its end. */
+bool kfd_late_has(const char *kernel);
+
+/** Copy into the L2. */
+void kfd_late_keep(int gpu, uint64_t dst, uint64_t src, uint64_t length);
+
+/** Write the L2 back. */
+void kfd_late_land(int gpu);
+
+/** A kernel begins, whose reads find what the L2 has. */
+void kfd_late_begin(int gpu, const char *kernel);
+
+/** A kernel has ended. */
+void kfd_late_end(int gpu, const char *kernel);
+
+/** Whether a packet with this header writes the L2 back. */
+bool kfd_late_releases(uint16_t header);
 
 
 /* kfd_fault.c */

@@ -318,33 +318,46 @@ static void kfd_load_interpreter(void)
     memcpy(&kfd_interpreter, &symbol, sizeof(symbol));
 }
 
-void kfd_dispatch(const kfd_dispatch_t *dispatch)
+static void kfd_play(const kfd_dispatch_t *dispatch, const kfd_args_t *args,
+                     const char *name)
 {
-    kfd_args_t args = {kfd_running_queue(), (const char *)(uintptr_t)dispatch->kernarg};
-    const char *name;
     unsigned i;
 
-    if (!kfd_may(args.queue, dispatch->kernel_object, 64, false)) {
-        return;
-    }
-    name = kfd_kernel_name(dispatch->kernel_object);
-    kfd_log(3, "queue %u: kernel %s grid %u x %u of %u", args.queue->id,
-            (name != NULL) ? name : "(no name)", dispatch->grid[0], dispatch->grid[1],
-            dispatch->workgroup[0]);
     pthread_once(&kfd_interpreter_once, kfd_load_interpreter);
-    if ((kfd_interpreter != NULL) && (kfd_interpreter(dispatch, &kfd_host) == 0)) {
+    if ((kfd_interpreter != NULL) && !args->queue->is_late &&
+        (kfd_interpreter(dispatch, &kfd_host) == 0)) {
         return;
     }
     for (i = 0; (name != NULL) && (i < sizeof(kfd_kernels) / sizeof(*kfd_kernels));
          ++i) {
         if (strcmp(name, kfd_kernels[i].name) == 0) {
-            kfd_kernels[i].play(&args);
+            kfd_kernels[i].play(args);
             return;
         }
     }
-    if ((name == NULL) && kfd_play_rocr(&args, dispatch->grid[0])) {
+    if ((name == NULL) && kfd_play_rocr(args, dispatch->grid[0])) {
         return;
     }
     kfd_die("kernel %s is not played; name an interpreter by KFDCPU_INTERPRETER",
             (name != NULL) ? name : "without a symbol");
+}
+
+void kfd_dispatch(const kfd_dispatch_t *dispatch)
+{
+    kfd_queue_t *queue = kfd_running_queue();
+    kfd_args_t args = {queue, (const char *)(uintptr_t)dispatch->kernarg};
+    const char *name;
+
+    if (!kfd_may(queue, dispatch->kernel_object, 64, false)) {
+        return;
+    }
+    name = kfd_kernel_name(dispatch->kernel_object);
+    kfd_log(3, "queue %u: kernel %s grid %u x %u of %u", queue->id,
+            (name != NULL) ? name : "(no name)", dispatch->grid[0], dispatch->grid[1],
+            dispatch->workgroup[0]);
+    kfd_late_begin(queue->gpu, name);
+    queue->is_late = kfd_late_has(name);
+    kfd_play(dispatch, &args, name);
+    queue->is_late = false;
+    kfd_late_end(queue->gpu, name);
 }

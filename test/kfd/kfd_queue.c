@@ -300,6 +300,7 @@ int kfd_queue_destroy(void *arg)
     pthread_cond_signal(&kfd_threads[id].unpark);
     pthread_mutex_unlock(&kfd_park_lock);
     pthread_join(kfd_threads[id].thread, NULL);
+    kfd_late_land(queue->gpu);
     free(queue->kept);
     queue->used = false;
     return 0;

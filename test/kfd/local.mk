@@ -5,9 +5,10 @@ test_kfd_libkfdcpu_la_SOURCES = \
 	test/kfd/kfd_access.c test/kfd/kfd_aql.c test/kfd/kfd_calls.c \
 	test/kfd/kfd_config.c test/kfd/kfd_dispatch.h test/kfd/kfd_drm.c \
 	test/kfd/kfd_event.c test/kfd/kfd_fault.c test/kfd/kfd_impl.h \
-	test/kfd/kfd_ioctl.c test/kfd/kfd_kernels.c test/kfd/kfd_map.c test/kfd/kfd_maps.c \
-	test/kfd/kfd_memory.c test/kfd/kfd_queue.c test/kfd/kfd_sdma.c \
-	test/kfd/kfd_share.c test/kfd/kfd_topology.c test/kfd/kfd_usage.c
+	test/kfd/kfd_ioctl.c test/kfd/kfd_kernels.c test/kfd/kfd_late.c \
+	test/kfd/kfd_map.c test/kfd/kfd_maps.c test/kfd/kfd_memory.c \
+	test/kfd/kfd_queue.c test/kfd/kfd_sdma.c test/kfd/kfd_share.c \
+	test/kfd/kfd_topology.c test/kfd/kfd_usage.c
 test_kfd_libkfdcpu_la_CPPFLAGS = $(AM_CPPFLAGS)
 test_kfd_libkfdcpu_la_CFLAGS = $(AM_CFLAGS) -pthread -fvisibility=hidden
 test_kfd_libkfdcpu_la_LDFLAGS = $(AM_LDFLAGS) -shared -avoid-version \
