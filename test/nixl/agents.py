@@ -3,8 +3,8 @@
 
     agents.py CASE [OPTION...]
 
-The environment says which UCX transports they have and which GPU runtime is libamdhip64;
-its memory is looked at directly, so it must be the one on the CPU. A case prints what it
+The environment says which UCX transports they have and which GPU runtime is libamdhip64, or
+HIP_LIBRARY; its memory is looked at directly, so its GPUs must be played on the CPU. A case prints what it
 did and exits 0, or says what was wrong and exits 1.
 """
 
@@ -42,7 +42,7 @@ def expect(condition, text):
 def allocate(kind, size):
     """Memory of that kind and a view of it."""
     if kind == "VRAM":
-        hip = ctypes.CDLL("libamdhip64.so.6")
+        hip = ctypes.CDLL(os.environ.get("HIP_LIBRARY", "libamdhip64.so.6"))
         pointer = ctypes.c_void_p()
         gpu = int(os.environ.get("AGENTS_GPU", "0"))
         expect(hip.hipSetDevice(gpu) == 0, f"hipSetDevice({gpu}) failed")
