@@ -73,6 +73,11 @@ def child(what: str) -> None:
     elif what == "memory":
         print(isinstance(alloc(fd, 48 * MIB), bytes), flush=True)
         sys.stdin.read()
+    elif what == "packet":
+        area, _ = create_sdma(fd)
+        struct.pack_into("=I", area, 0, 0xff)
+        struct.pack_into("=Q", area, SDMA_WRITE, 4)
+        sys.stdin.read()
 
 
 def killed() -> None:
@@ -201,38 +206,54 @@ def queues() -> None:
     expect("once", act(fd, DESTROY_QUEUE, number) == errno.EINVAL)
 
 
-def sdma() -> None:
-    """A copy of an SDMA queue is there behind the next fence, and not behind the read pointer."""
-    fd = os.open("/dev/kfd", os.O_RDWR)
-    size, src, dst, fence, write, read = 8192, 4096, 5120, 6144, 6152, 6160
+SDMA_SRC, SDMA_DST, SDMA_FENCE, SDMA_WRITE, SDMA_READ = 4096, 5120, 6144, 6152, 6160
+
+
+def create_sdma(fd: int) -> tuple[mmap.mmap, int]:
+    """Memory with the ring of an SDMA queue in front, and the queue."""
+    size = 8192
     area = mmap.mmap(-1, size)
     base = ctypes.addressof(ctypes.c_char.from_buffer(area))
     memory = call(fd, ALLOC, struct.pack(ALLOC_BYTES, base, size, 0, base, gpu_ids()[0], USERPTR | WRITABLE))
     assert isinstance(memory, bytes)
     gpus = ctypes.c_uint32(gpu_ids()[0])
     call(fd, MAP, struct.pack("=QQII", struct.unpack(ALLOC_BYTES, memory)[2], ctypes.addressof(gpus), 1, 0))
-    queue = call(fd, CREATE_QUEUE, struct.pack(CREATE_BYTES, base, base + write, base + read, 0, 4096, gpu_ids()[0],
-                                               SDMA, 100, 7, 0, 0, 0, 0, 0, 0, 0, 0))
-    expect("an SDMA queue is created", isinstance(queue, bytes))
-
-    def arrives(place: int, value: int) -> bool:
-        for _ in range(60000):
-            if struct.unpack_from("=I", area, place)[0] == value:
-                return True
-            time.sleep(0.001)
-        return False
-
-    area[src:src + 4] = b"here"
-    struct.pack_into("=IIIQQ", area, 0, 1, 3, 0, base + src, base + dst)
-    struct.pack_into("=Q", area, write, 28)
-    expect("the read pointer passes a copy", arrives(read, 28))
-    expect("whose bytes are not there", area[dst:dst + 4] == bytes(4))
-    struct.pack_into("=IQI", area, 28, 5, base + fence, 7)
-    struct.pack_into("=Q", area, write, 44)
-    expect("a fence comes", arrives(fence, 7))
-    expect("behind the bytes", area[dst:dst + 4] == b"here")
+    queue = call(fd, CREATE_QUEUE, struct.pack(CREATE_BYTES, base, base + SDMA_WRITE, base + SDMA_READ, 0, 4096,
+                                               gpu_ids()[0], SDMA, 100, 7, 0, 0, 0, 0, 0, 0, 0, 0))
     assert isinstance(queue, bytes)
-    act(fd, DESTROY_QUEUE, struct.unpack(CREATE_BYTES, queue)[9])
+    area[SDMA_SRC:SDMA_SRC + 4] = b"here"
+    struct.pack_into("=IIIQQ", area, 0, 1, 3, 0, base + SDMA_SRC, base + SDMA_DST)  # COPY, 28 bytes
+    struct.pack_into("=IQI", area, 28, 5, base + SDMA_FENCE, 7)  # FENCE, 16 bytes
+    return area, int(struct.unpack(CREATE_BYTES, queue)[9])
+
+
+def arrives(area: mmap.mmap, place: int, value: int) -> bool:
+    for _ in range(60000):
+        if struct.unpack_from("=I", area, place)[0] == value:
+            return True
+        time.sleep(0.001)
+    return False
+
+
+def sdma() -> None:
+    """A copy of an SDMA queue is there behind the next fence, and not behind the read pointer."""
+    fd = os.open("/dev/kfd", os.O_RDWR)
+    area, queue = create_sdma(fd)
+    struct.pack_into("=Q", area, SDMA_WRITE, 28)
+    expect("the read pointer passes a copy", arrives(area, SDMA_READ, 28))
+    expect("whose bytes are not there", area[SDMA_DST:SDMA_DST + 4] == bytes(4))
+    struct.pack_into("=Q", area, SDMA_WRITE, 44)
+    expect("a fence comes", arrives(area, SDMA_FENCE, 7))
+    expect("behind the bytes", area[SDMA_DST:SDMA_DST + 4] == b"here")
+    act(fd, DESTROY_QUEUE, queue)
+
+    os.environ["KFDCPU_STALL"] = "sdma:1"
+    area, queue = create_sdma(fd)
+    struct.pack_into("=Q", area, SDMA_WRITE, 44)
+    expect("a queue that stalls plays a packet", arrives(area, SDMA_READ, 28))
+    time.sleep(0.05)
+    expect("and no second one", struct.unpack_from("=Q", area, SDMA_READ)[0] == 28)
+    act(fd, DESTROY_QUEUE, queue)
 
 
 def main() -> None:
@@ -242,6 +263,11 @@ def main() -> None:
     os.environ["KFDCPU_VRAM"] = "64m"
     out, err = again("unknown").communicate()
     expect("an unknown ioctl is refused by number", out == f"{errno.ENOTTY}\n" and "ioctl 0x7f of /dev/kfd" in err)
+    packet = again("packet")
+    ended = packet.wait(60)
+    assert packet.stderr is not None
+    expect("an unknown packet ends the process, by name",
+           ended != 0 and "SDMA packet 000000ff is not played" in packet.stderr.read())
     for count in ("1", "3", "8"):
         expect(f"the topology has {count} GPUs", again("count", KFDCPU_GPUS=count).communicate()[0] == f"{count}\n")
     out, err = again("count", KFDCPU_GPUS="9").communicate()
