@@ -394,9 +394,21 @@ static int perf_sweep_go(perf_sweep_t *sweep)
     return ret;
 }
 
+/*
+ * Frameworks cut caches out of larger allocations, so that the buffer lies inside of
+ * one: a runtime or a driver that loses its offset then moves other bytes. A small odd
+ * size stays as it is, see perf_memory_alloc().
+ */
+static size_t perf_sweep_offset(size_t size)
+{
+    return (size % 16 == 0) ? (size_t)2 << 20 : 0;
+}
+
 int perf_sweep_run(perf_run_t *run)
 {
     perf_sweep_t *sweep;
+    size_t offset, allocated;
+    char *allocation = NULL;
     int ret = -1;
 
     sweep = calloc(1, sizeof(*sweep));
@@ -413,12 +425,15 @@ int perf_sweep_run(perf_run_t *run)
     sweep->params.size = (size_t)run->options->total_buffer_size;
     perf_sweep_add_flows(sweep);
     perf_sweep_plan(sweep);
+    offset = perf_sweep_offset(sweep->params.size);
+    allocated = offset + sweep->params.size;
     if (perf_sweep_check_rows(sweep) == 0) {
-        sweep->params.buffer = perf_memory_alloc(run->memory, sweep->params.size);
+        allocation = perf_memory_alloc(run->memory, allocated);
     }
-    if (sweep->params.buffer != NULL) {
+    if (allocation != NULL) {
+        sweep->params.buffer = allocation + offset;
         ret = perf_sweep_go(sweep);
-        perf_memory_free(run->memory, sweep->params.buffer, sweep->params.size);
+        perf_memory_free(run->memory, allocation, allocated);
     }
     free(sweep);
     return ret;

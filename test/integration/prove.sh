@@ -64,6 +64,9 @@ FAKE_VERBS_MODE=wrong-byte prove nic-byte 2 '^NOT SAFE  *NIC, host memory: .*wro
 # the device reaches other pages than the GPU by a dma-buf, which the canary sees
 FAKE_VERBS_MODE=other-pages prove pages 1 '^SAFE  *NIC, GPU memory' '^NOT PROVEN  *NIC, dma-buf: .*failed to register' \
     '^  seen  *the NIC and the GPU see other bytes' -- --path 'NIC, GPU' --path 'NIC, dma'
+# the offset of memory inside its allocation is lost: bytes are wrong, and the canary sees it
+HIPCPU_RULES=dmabuf-offset FAKE_VERBS_PEERMEM=n prove offset 2 '^NOT SAFE  *NIC, GPU memory: .*wrong byte' \
+    '^NOT SAFE  *NIC, dma-buf: .*failed to register' '^  seen  *the NIC and the GPU see other bytes' -- --path 'NIC, GPU' --path 'NIC, dma'
 # memory of an odd size ends the process
 HIPCPU_RULES=odd-size prove odd 2 '^NOT SAFE  *xGMI put: memory of an odd size' '^  BROKEN  *memory of an odd size .*ended by signal' \
     -- --path 'xGMI put' --path risks

@@ -452,8 +452,8 @@ static int perf_mkv_add_views(perf_engine_t *engine)
     mkv_region_id_t id;
     unsigned view;
 
-    region.base = region.alloc_base = params->buffer;
-    region.length = region.alloc_length = params->size;
+    region.base = params->buffer;
+    region.length = params->size;
     region.mem_type = perf_memory_type(params->run->memory);
     for (view = 0; view < params->num_views; ++view) {
         region.component = view;
