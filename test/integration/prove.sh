@@ -239,6 +239,10 @@ reds = [(nic, (3, "", []), "ended with status 3"), (nic, (0, good, []), "measure
 for red, result, reason in reds:
     assert reason in prove.judge(red, prove.Result(*result)), (reason, prove.judge(red, prove.Result(*result)))
 assert prove.judge(nic, prove.Result(0, good, [row]), "a:1") == ""
+both = prove.Result(1, "error: of one\nerror: of the other\n", [], "error: of the other\n")
+assert prove.judge(nic, both) == "error: of the other", prove.judge(nic, both)
+sides = [prove.subprocess.Popen(["sleep", "1"]), prove.subprocess.Popen(["sh", "-c", "exit 3"])]
+assert prove.wait_for_both(sides, 100) == (3, 1)
 assert "expected port b:1, went by a:1" in prove.judge(nic, prove.Result(0, good, [row]), "b:1")
 
 # gpu_risks that is ended by a signal, fails, or hangs, and one that is missing

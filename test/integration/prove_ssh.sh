@@ -34,7 +34,8 @@ done
 cp "$work/user.pub" "$work/authorized"
 echo "localhost $(cut -d ' ' -f 1,2 "$work/host.pub")" >"$work/known"
 [ "$(id -u)" != 0 ] || mkdir -p /run/sshd
-cat >"$work/sshd_config" <<TEXT
+serve() { # PATH [VARIABLE]
+    cat >"$work/sshd_config" <<TEXT
 HostKey $work/host
 AuthorizedKeysFile $work/authorized
 StrictModes no
@@ -42,8 +43,10 @@ UsePAM no
 PidFile none
 PasswordAuthentication no
 PermitRootLogin prohibit-password
-SetEnv PATH=$work/far:$build/perf/kv_perf:/usr/bin:/bin LD_LIBRARY_PATH=$libraries FAKE_VERBS_WIRE=$work/wire FAKE_VERBS_DEVICES=fake0:ionic
+SetEnv PATH=$1:/usr/bin:/bin LD_LIBRARY_PATH=$libraries FAKE_VERBS_WIRE=$work/wire FAKE_VERBS_DEVICES=fake0:ionic ${2-}
 TEXT
+}
+serve "$work/far:$build/perf/kv_perf"
 cat >"$work/ssh_config" <<TEXT
 Host localhost
     IdentityFile $work/user
@@ -74,6 +77,30 @@ prove() {
 }
 
 prove two 0 '^SAFE  *NIC, host memory'
+
+# the other host has a wheel alone, whose module is in another place: "." is none in a session of ssh
+mkdir -p "$work/site/morikv"
+cat >"$work/site/morikv/__init__.py" </dev/null
+cat >"$work/site/morikv/__main__.py" <<TEXT
+import os, sys
+if sys.argv[1] == "env":
+    print("export UCX_PLUGIN_PATH='$build/.libs'\nexport UCX_TLS=none")
+else:
+    open("$work/called", "w").close()
+    os.execv("$build/perf/kv_perf/mori_kv_perf", sys.argv[1:])
+TEXT
+serve /none "PYTHONPATH=$work/site"
+(cd "$build/.libs" && UCX_PLUGIN_PATH=. && prove wheel 0 '^SAFE  *NIC, host memory'; exit $failures) ||
+    failures=$((failures + 1))
+[ -e "$work/called" ] || fail "mori_kv_perf of the wheel was not called"
+serve /none
+prove missing 2 "^NOT SAFE  *NIC, host memory: .*: error: the other host has no mori_kv_perf on ssh's PATH /none:.*; install"
+serve "$work/far:$build/perf/kv_perf"
+
+# the reason is the failed side's own, whatever the other one logs
+printf '#!/bin/sh\necho "error: of the far side"\nexit 1\n' >"$work/far/mori_kv_perf"
+chmod +x "$work/far/mori_kv_perf"
+prove own 2 '^NOT SAFE  *NIC, host memory: .*: error: of the far side$' --limit 5
 
 # a remote program that hangs ends with the connection
 # shellcheck disable=SC2016 # the stub expands it
