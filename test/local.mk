@@ -27,6 +27,7 @@ TESTS += test/no_check.sh
 endif
 dist_check_SCRIPTS += test/no_check.sh
 EXTRA_DIST += test/README.md test/requirements.txt test/model/box.pml test/model/inbox.pml test/model/transfer.pml \
-	test/litmus/arm.litmus test/litmus/bell.litmus test/litmus/page.litmus test/litmus/ring.litmus test/litmus/wake.litmus \
+	test/litmus/arm.litmus test/litmus/bell.litmus test/litmus/page.litmus \
+	test/litmus/ready.litmus test/litmus/ring.litmus test/litmus/wake.litmus \
 	test/support/tsan.supp \
 	test/mutation/find test/mutation/mutation.py test/mutation/run test/mutation/make_commands test/mutation/rules.txt
