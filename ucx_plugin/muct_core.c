@@ -10,6 +10,7 @@
 #include "config.h"
 
 #include "base/muct_gpu.h"
+#include "base/muct_lock.h"
 #include "base/muct_log.h"
 #include "base/muct_transport.h"
 #include "copy/copy_tl.h"
@@ -80,6 +81,7 @@ void muct_core_register(const char *core, const char *ucs)
     const muct_transport_t *const *transport;
 
     muct_info("%s serves %s", core, ucs);
+    muct_lock_watch_forks();
     if (!muct_core_has_entry(muct_gpu_config_entry.prefix)) {
         ucs_list_add_tail(&ucs_config_global_list, &muct_gpu_config_entry.list);
     }

@@ -11,12 +11,13 @@ muct_sources += \
 	ucx_plugin/base/muct_lib.h \
 	ucx_plugin/base/muct_links.c \
 	ucx_plugin/base/muct_links.h \
+	ucx_plugin/base/muct_lock.c \
 	ucx_plugin/base/muct_lock.h \
 	ucx_plugin/base/muct_log.c \
 	ucx_plugin/base/muct_log.h \
 	ucx_plugin/base/memory/muct_pin.c \
 	ucx_plugin/base/memory/muct_pin.h \
-	ucx_plugin/base/muct_shm.h \
+	ucx_plugin/base/memory/muct_shm.h \
 	ucx_plugin/base/muct_stub_ops.c \
 	ucx_plugin/base/muct_stub_ops.h \
 	ucx_plugin/base/muct_topo.c \

@@ -22,12 +22,11 @@
 #include <stdbool.h>
 
 
-/** Call a function in each forked child. */
+/** Call a function in each forked child, once @ref muct_lock_watch_forks was called. A
+ * core has no constructors, as they would run before it is bound to UCX. */
 #define MUCT_CALL_IN_CHILD(_function)                                                  \
-    __attribute__((constructor)) static void _function##_at_load(void)                 \
-    {                                                                                  \
-        (void)pthread_atfork(NULL, NULL, _function);                                   \
-    }
+    static void (*const _function##_entry)(void)                                       \
+        __attribute__((used, section("muct_in_child"))) = _function;
 
 /** Free a lock in forked children: the thread that held it at the fork is not there.
  * What the lock guards must be of use at every step of a change. */
@@ -37,6 +36,9 @@
         (void)pthread_mutex_init(_lock, NULL);                                         \
     }                                                                                  \
     MUCT_CALL_IN_CHILD(_name##_free_in_child)
+
+/** Begin to call these functions in forked children. */
+void muct_lock_watch_forks(void);
 
 
 /**

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
+#include "base/muct_lock.h"
 #include "test/fake/hip/hipcpu.h"
 #include "test/support/fake_hip.h"
 #include "test/support/mkv_check.h"
@@ -193,6 +194,7 @@ START_TEST(a_child_forked_during_an_export_exports)
     int status;
     pid_t child;
 
+    muct_lock_watch_forks();
     ck_assert_int_eq(pthread_barrier_init(&exporting, NULL, 2), 0);
     ck_assert_int_eq(pthread_create(&thread, NULL, export_slowly, memory), 0);
     pthread_barrier_wait(&exporting);

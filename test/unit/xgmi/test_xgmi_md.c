@@ -2,6 +2,7 @@
 
 /* The memory domain: beside ROCm support of UCX's own, and host memory. */
 
+#include "base/muct_lock.h"
 #include "test/support/fake_hip.h"
 #include "test/support/mkv_check.h"
 #include "xgmi/copy/xgmi_stage.h"
@@ -475,6 +476,7 @@ START_TEST(a_child_forked_during_a_registration_registers)
     int status;
     pid_t child;
 
+    muct_lock_watch_forks();
     slow_gpu = *gpu;
     slow_gpu.host_register = register_slowly;
     slow = memory;

@@ -5,7 +5,7 @@
 #include "xgmi/message/xgmi_outbox.h"
 
 #include "base/muct_log.h"
-#include "base/muct_shm.h"
+#include "base/memory/muct_shm.h"
 #include "xgmi/message/xgmi_bell.h"
 #include "xgmi/peer/xgmi_page.h"
 #include "xgmi/peer/xgmi_peer.h"

@@ -5,7 +5,7 @@
 #include "xgmi/peer/xgmi_page.h"
 
 #include "base/muct_log.h"
-#include "base/muct_shm.h"
+#include "base/memory/muct_shm.h"
 
 #include <dirent.h>
 #include <errno.h>
