@@ -170,7 +170,7 @@ void risk_namespaces(const risks_exporter_t *network, const risks_exporter_t *pi
 /* The end of a peer beside a busy stream. */
 typedef struct risks_death {
     double took_ms;
-    bool was_busy, is_bad;
+    bool was_busy, is_alive, was_late;
 } risks_death_t;
 
 /*
@@ -211,8 +211,8 @@ static bool death_try(const risks_exporter_t *exporter, risks_death_t *death)
     muct_xgmi_map_drop_peer(map, memory.owner);
     death->took_ms = risks_now_ms() - start;
     is_busy = (gpu->stream_query(stream) == MUCT_HIP_NOT_READY);
-    death->is_bad = muct_xgmi_peer_is_alive(peer) || (death->was_busy && !is_busy) ||
-                    is_held_up(stream);
+    death->is_alive = muct_xgmi_peer_is_alive(peer);
+    death->was_late = (death->was_busy && !is_busy) || is_held_up(stream);
     muct_xgmi_peer_put(peer);
     risks_busy_end(stream);
     return true;
@@ -220,17 +220,24 @@ static bool death_try(const risks_exporter_t *exporter, risks_death_t *death)
 
 void risk_dead_peer(const risks_exporter_t *exporters, int num_exporters)
 {
-    risks_death_t death = {.is_bad = true};
+    risks_death_t death = {.was_late = true};
+    bool is_mapped = true;
     int i;
 
     /* on a busy machine, a stream may end while this thread does not run */
-    for (i = 0; (i < num_exporters) && death.is_bad; ++i) {
-        if (!death_try(&exporters[i], &death)) {
-            risks_report("dead-peer", "not looked at", "its memory cannot be mapped");
-            return;
-        }
+    for (i = 0; (i < num_exporters) && is_mapped && !death.is_alive &&
+                (death.was_late || !death.was_busy);
+         ++i) {
+        is_mapped = death_try(&exporters[i], &death);
     }
-    risks_report("dead-peer", death.is_bad ? "BROKEN" : "not seen",
+    if (!is_mapped) {
+        risks_report("dead-peer", (i > 1) ? "BROKEN" : "not looked at",
+                     "memory of process %d cannot be mapped", i);
+        return;
+    }
+
+    risks_report("dead-peer",
+                 (death.is_alive || death.was_late) ? "BROKEN" : "not seen",
                  "forgetting a killed peer took %.1f ms beside a busy stream%s",
                  death.took_ms, death.was_busy ? "" : " that was over too soon");
 }
