@@ -144,6 +144,7 @@ static mkv_status_t mkv_ctx_init(mkv_ctx_t *ctx, const mkv_open_params_t *params
     pthread_mutexattr_destroy(&attr);
     pthread_mutex_init(&ctx->event_lock, NULL);
     pthread_mutex_init(&ctx->mem_lock, NULL);
+    pthread_mutex_init(&ctx->pair_lock, NULL);
     return MKV_OK;
 }
 
@@ -265,6 +266,7 @@ err_lock:
     pthread_mutex_destroy(&ctx->lock);
     pthread_mutex_destroy(&ctx->event_lock);
     pthread_mutex_destroy(&ctx->mem_lock);
+    pthread_mutex_destroy(&ctx->pair_lock);
 err_free:
     mkv_config_release(ctx->config);
     free(ctx);
@@ -450,6 +452,7 @@ static void mkv_ctx_free(mkv_ctx_t *ctx)
     pthread_mutex_destroy(&ctx->lock);
     pthread_mutex_destroy(&ctx->event_lock);
     pthread_mutex_destroy(&ctx->mem_lock);
+    pthread_mutex_destroy(&ctx->pair_lock);
     mkv_config_release(ctx->config);
     if (ctx->is_worker_left) {
         mkv_ctx_keep(ctx);

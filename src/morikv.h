@@ -39,8 +39,8 @@
  * and the copy of a list of blocks, at most MAX_MESSAGE bytes (100 000 blocks take 0.6
  * ms), of the posts of a transfer that fails, and of all transfers in mkv_stats().
  * mkv_region_add(), mkv_regions_commit(), mkv_regions_drop() and a dump of regions wait
- * for each other. Contexts share nothing, so threads with a context each do not wait
- * for each other.
+ * for each other; so do mkv_map_create() and mkv_regions_drop(). Contexts share
+ * nothing, so threads with a context each do not wait for each other.
  *
  * Forks. A child process cannot use its parent's objects: calls return MKV_ERR_INVALID,
  * those that close or destroy do nothing and return MKV_OK. It can open contexts.

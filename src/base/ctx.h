@@ -82,6 +82,7 @@ struct mkv_ctx {
     pthread_mutex_t lock;
     pthread_mutex_t event_lock;  /* nests inside lock; held for no call */
     pthread_mutex_t mem_lock;    /* taken before lock, by calls that change regions */
+    pthread_mutex_t pair_lock;   /* taken between these two, to pair or drop regions */
     unsigned num_waiting;        /* threads that wait for the lock; atomic */
     unsigned num_turns;          /* times that the lock was taken; atomic */
     struct mkv_threads *threads; /* NULL: PROGRESS_THREADS is 0 */
@@ -134,7 +135,6 @@ struct mkv_ctx {
     uint64_t last_connection;
     uint64_t epoch;
     uint64_t removed_epoch; /* epoch of the last removal of regions */
-    uint64_t num_removed;   /* regions removed since the context was opened */
     unsigned num_regions;
 
     mkv_list_t peers;

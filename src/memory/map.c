@@ -19,7 +19,7 @@
 typedef struct mkv_map_trial {
     const mkv_map_params_t *params;
     mkv_remote_t *remote;
-    uint64_t epoch, num_removed, num_updates; /* of both sides' regions, at its begin */
+    uint64_t epoch, num_updates; /* of both sides' regions, at its begin */
     size_t num_steps;
     bool is_whole; /**< No pause: changes of regions have ended earlier trials */
 } mkv_map_trial_t;
@@ -28,7 +28,7 @@ static bool mkv_map_is_void(const mkv_map_trial_t *self)
 {
     const mkv_ctx_t *ctx = self->remote->ctx;
 
-    return (ctx->epoch != self->epoch) || (ctx->num_removed != self->num_removed) ||
+    return (ctx->epoch != self->epoch) ||
            (self->remote->num_updates != self->num_updates);
 }
 
@@ -96,8 +96,7 @@ static bool mkv_map_selects(const mkv_map_params_t *params, uint32_t component)
 /* Regions that are not committed or not selected are left out */
 static bool mkv_map_takes(const mkv_map_params_t *params, const mkv_lregion_t *region)
 {
-    return mkv_region_is_usable(region) &&
-           mkv_map_selects(params, region->info.component);
+    return (region->mem != NULL) && mkv_map_selects(params, region->info.component);
 }
 
 static bool mkv_map_has_local(const mkv_ctx_t *ctx, const mkv_wire_region_t *theirs)
@@ -105,7 +104,7 @@ static bool mkv_map_has_local(const mkv_ctx_t *ctx, const mkv_wire_region_t *the
     const mkv_lregion_t *region =
         mkv_region_by_name(ctx, theirs->component, theirs->layer, theirs->part);
 
-    return (region != NULL) && mkv_region_is_usable(region);
+    return (region != NULL) && (region->mem != NULL);
 }
 
 /** Regions of both sides, and one without a counterpart. */
@@ -416,7 +415,6 @@ mkv_status_t mkv_map_make(mkv_remote_t *remote, const mkv_map_params_t *params,
     mkv_map_trial_t trial = {.params = params,
                              .remote = remote,
                              .epoch = remote->ctx->epoch,
-                             .num_removed = remote->ctx->num_removed,
                              .num_updates = remote->num_updates,
                              .is_whole = is_whole};
     mkv_status_t status = mkv_map_check(&trial);

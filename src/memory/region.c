@@ -561,7 +561,6 @@ static void mkv_region_destroy(mkv_ctx_t *ctx, mkv_lregion_t *region)
         mkv_region_name(region->info.component, region->info.layer, region->info.part));
     mkv_list_del(&region->list);
     --ctx->num_regions;
-    ++ctx->num_removed;
     free(region);
 }
 
@@ -615,6 +614,8 @@ static mkv_status_t mkv_regions_leave(mkv_ctx_t *ctx, const mkv_region_id_t *ids
     return status;
 }
 
+/* In rounds, under pair_lock: a map beside them might take a region that leaves, or
+ * lack one that comes back */
 static mkv_status_t mkv_regions_remove_locked(mkv_ctx_t *ctx,
                                               const mkv_region_id_t *ids,
                                               size_t num_ids)
@@ -634,7 +635,7 @@ static mkv_status_t mkv_regions_remove_locked(mkv_ctx_t *ctx,
         (void)mkv_pause_at(ctx, i);
     }
     ctx->removed_epoch = ++ctx->epoch;
-    return mkv_mems_destroy_unused(ctx);
+    return MKV_OK;
 }
 
 mkv_status_t mkv_regions_remove(mkv_ctx_t *ctx, const mkv_region_id_t *ids,
@@ -642,8 +643,13 @@ mkv_status_t mkv_regions_remove(mkv_ctx_t *ctx, const mkv_region_id_t *ids,
 {
     mkv_status_t status;
 
+    pthread_mutex_lock(&ctx->pair_lock);
     mkv_enter(ctx);
     status = mkv_regions_remove_locked(ctx, ids, num_ids);
+    pthread_mutex_unlock(&ctx->pair_lock);
+    if (status == MKV_OK) {
+        status = mkv_mems_destroy_unused(ctx);
+    }
     mkv_leave_quietly(ctx);
     return status;
 }

@@ -40,14 +40,8 @@ typedef struct mkv_lregion {
     uint64_t epoch;    /**< First epoch that includes the region; 0 until committed */
     unsigned num_maps;
     unsigned num_ops; /* References of open one-sided operations */
-    bool is_leaving;  /**< Being dropped: new maps and operations do not find it */
+    bool is_leaving;  /**< Being dropped: new operations do not find it */
 } mkv_lregion_t;
-
-/** Whether new maps and operations may use the region. */
-static inline bool mkv_region_is_usable(const mkv_lregion_t *region)
-{
-    return (region->mem != NULL) && !region->is_leaving;
-}
 
 /**
  * Register memory for all regions that have none, and begin a new epoch. The caller

@@ -292,6 +292,7 @@ mkv_status_t mkv_map_create(mkv_peer_t *peer, const mkv_map_params_t *params,
                          mkv_version_string(), known);
     }
 
+    pthread_mutex_lock(&ctx->pair_lock);
     mkv_enter(ctx);
     mkv_peer_get(peer);
     for (i = 0; (i == 0) || (status == MKV_INPROGRESS); ++i) {
@@ -300,6 +301,7 @@ mkv_status_t mkv_map_create(mkv_peer_t *peer, const mkv_map_params_t *params,
             status = mkv_map_make(&peer->remote, &mine, i >= MKV_MAP_TRIALS, &map);
         }
     }
+    pthread_mutex_unlock(&ctx->pair_lock);
     if (status == MKV_OK) {
         status = mkv_map_send_keys(peer, map);
     }
