@@ -237,21 +237,6 @@ mkv_status_t mkv_regions_drop(mkv_ctx_t *ctx, const mkv_region_id_t *ids,
     return status;
 }
 
-/* The keys go before the block lists that are exposed through the map */
-static mkv_status_t mkv_map_send_keys(mkv_peer_t *peer, mkv_map_t *map)
-{
-    bool is_new = false;
-    mkv_status_t status = mkv_grant_map(peer, map, &is_new);
-
-    if ((status == MKV_OK) && is_new) {
-        status = mkv_hello_send_keys(peer);
-    }
-    if (status != MKV_OK) {
-        mkv_map_free(map);
-    }
-    return status;
-}
-
 #define MKV_MAP_TRIALS 3u /* that regions of a side may end by changing */
 
 static mkv_status_t mkv_map_check_peer(const mkv_peer_t *peer)
@@ -264,6 +249,25 @@ static mkv_status_t mkv_map_check_peer(const mkv_peer_t *peer)
     return mkv_error(&peer->ctx->log, is_alive ? MKV_ERR_BUSY : MKV_ERR_PEER,
                      "peer %s is not ready: %s", peer->name,
                      is_alive ? "connecting; wait for MKV_EV_PEER_READY" : peer->error);
+}
+
+/* The keys go before the block lists that are exposed through the map. The connection
+ * may have ended in a pause. */
+static mkv_status_t mkv_map_send_keys(mkv_peer_t *peer, mkv_map_t *map)
+{
+    bool is_new = false;
+    mkv_status_t status = mkv_map_check_peer(peer);
+
+    if (status == MKV_OK) {
+        status = mkv_grant_map(peer, map, &is_new);
+    }
+    if ((status == MKV_OK) && is_new) {
+        status = mkv_hello_send_keys(peer);
+    }
+    if (status != MKV_OK) {
+        mkv_map_free(map);
+    }
+    return status;
 }
 
 mkv_status_t mkv_map_create(mkv_peer_t *peer, const mkv_map_params_t *params,

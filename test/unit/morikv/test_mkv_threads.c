@@ -854,6 +854,35 @@ static uint32_t num_pairs_of(const mkv_map_t *map)
     return attr.num_pairs;
 }
 
+static void the_peer_ends_late(unsigned count)
+{
+    the_peer_ends((count == 9) ? 2 : 0);
+}
+
+static void the_peer_is_closed_late(unsigned count)
+{
+    the_peer_is_closed((count == 9) ? 2 : 0);
+}
+
+/* Loop index: in the last pause of pairing the peer ends, or is closed */
+START_TEST(a_map_of_a_peer_that_ends_meanwhile_is_refused)
+{
+    static void (*const at_pause[])(unsigned) = {the_peer_ends_late,
+                                                 the_peer_is_closed_late};
+    long_call_t call = {.run = create_map, .at_pause = at_pause[_i]};
+
+    pair_setup();
+    add_many();
+    ck_assert_uint_ge(count_pauses(&call), 9);
+    IS(call.status, MKV_ERR_PEER);
+    ck_assert_ptr_nonnull(strstr(call.text, "is not ready"));
+    pair_run();
+    ck_assert(mkv_list_is_empty(&A->ctx->dead_peers));
+    OK(mkv_regions_drop(A->ctx, region_ids, NUM_REGIONS)); /* in use by nothing */
+    pair_teardown();
+}
+END_TEST
+
 static void the_peer_drops_a_region(unsigned count)
 {
     if (count == 8) {
@@ -1276,6 +1305,7 @@ int main(void)
     tcase_add_test(tcase, registrations_let_other_threads_in);
     tcase_add_test(tcase, a_drop_of_many_regions_lets_other_threads_in);
     tcase_add_loop_test(tcase, a_map_of_many_regions_lets_other_threads_in, 0, 3);
+    tcase_add_loop_test(tcase, a_map_of_a_peer_that_ends_meanwhile_is_refused, 0, 2);
     tcase_add_test(tcase, a_map_and_a_drop_wait_for_each_other);
     tcase_add_test(tcase, regions_for_many_peers_let_other_threads_in);
     tcase_add_test(tcase, a_dump_lets_other_threads_in);
