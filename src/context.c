@@ -366,7 +366,7 @@ static unsigned mkv_close_maps(mkv_peer_t *peer)
         {
             mkv_plan_free(plan);
         }
-        mkv_map_free(map);
+        mkv_map_free(map, true);
         ++count;
     }
     return count;

@@ -475,37 +475,16 @@ static void mkv_map_drop_last(mkv_map_t *map)
     mkv_rmem_put(map->remote, pair->rmem);
 }
 
-void mkv_map_free(mkv_map_t *map)
+void mkv_map_free(mkv_map_t *map, bool is_whole)
 {
     while (map->num_pairs > 0) {
         mkv_map_drop_last(map);
+        if (!is_whole) {
+            (void)mkv_pause_at(map->ctx, map->num_pairs);
+        }
     }
     mkv_list_del(&map->list);
     mkv_map_discard(map);
-}
-
-mkv_status_t mkv_map_destroy(mkv_map_t *map)
-{
-    mkv_ctx_t *ctx = map->ctx;
-
-    if (mkv_ctx_is_forked(ctx)) {
-        return MKV_OK; /* the object is the parent's */
-    }
-    mkv_enter(ctx);
-    if (map->num_uses > 0) {
-        return mkv_leave_status(
-            ctx,
-            mkv_error(
-                &ctx->log, MKV_ERR_BUSY,
-                "the map of peer %s is used by %u plans and transfers: close them first",
-                map->remote->name, map->num_uses));
-    }
-    while (map->num_pairs > 0) {
-        mkv_map_drop_last(map);
-        (void)mkv_pause_at(ctx, map->num_pairs);
-    }
-    mkv_map_free(map);
-    return mkv_leave_status(ctx, MKV_OK);
 }
 
 static bool mkv_map_is_current(const mkv_map_t *map)

@@ -50,7 +50,8 @@ struct mkv_map {
 mkv_status_t mkv_map_make(mkv_remote_t *remote, const mkv_map_params_t *params,
                           bool is_whole, mkv_map_t **map_p);
 
-void mkv_map_free(mkv_map_t *map);
+/** @param [in] is_whole  Do not release the lock in between. */
+void mkv_map_free(mkv_map_t *map, bool is_whole);
 
 /** The component of this number, or NULL. */
 static inline mkv_map_component_t *mkv_map_component(const mkv_map_t *map,

@@ -265,7 +265,7 @@ static mkv_status_t mkv_map_send_keys(mkv_peer_t *peer, mkv_map_t *map)
         status = mkv_hello_send_keys(peer);
     }
     if (status != MKV_OK) {
-        mkv_map_free(map);
+        mkv_map_free(map, true);
     }
     return status;
 }
@@ -315,4 +315,27 @@ mkv_status_t mkv_map_create(mkv_peer_t *peer, const mkv_map_params_t *params,
     mkv_peer_put(peer);
     mkv_leave(ctx);
     return status;
+}
+
+mkv_status_t mkv_map_destroy(mkv_map_t *map)
+{
+    mkv_ctx_t *ctx = map->ctx;
+    mkv_peer_t *peer = mkv_peer_of(map->remote);
+
+    if (mkv_ctx_is_forked(ctx)) {
+        return MKV_OK; /* the object is the parent's */
+    }
+    mkv_enter(ctx);
+    if (map->num_uses > 0) {
+        return mkv_leave_status(
+            ctx,
+            mkv_error(
+                &ctx->log, MKV_ERR_BUSY,
+                "the map of peer %s is used by %u plans and transfers: close them first",
+                peer->name, map->num_uses));
+    }
+    mkv_peer_get(peer); /* mkv_close() waits */
+    mkv_map_free(map, false);
+    mkv_peer_put(peer);
+    return mkv_leave_status(ctx, MKV_OK);
 }

@@ -891,6 +891,15 @@ static void the_peer_drops_a_region(unsigned count)
     }
 }
 
+static unsigned num_refs;
+
+/* A close waits until the map is gone */
+static void the_peer_is_held(unsigned count)
+{
+    (void)count;
+    ck_assert_uint_gt(A->peers[1]->num_refs, num_refs);
+}
+
 static void regions_always_change(unsigned count)
 {
     (void)count;
@@ -920,8 +929,10 @@ START_TEST(a_map_of_many_regions_lets_other_threads_in)
     ck_assert_uint_le(count, cases[_i].min_pauses + 1);
     OK(call.status);
     ck_assert_uint_eq(num_pairs_of(new_map), num - cases[_i].num_dropped);
-    call = (long_call_t){.run = destroy_map};
+    num_refs = A->peers[1]->num_refs;
+    call = (long_call_t){.run = destroy_map, .at_pause = the_peer_is_held};
     ck_assert_uint_eq(count_pauses(&call), 3);
+    ck_assert_uint_eq(A->peers[1]->num_refs, num_refs);
     OK(call.status);
     OK(mkv_regions_drop(A->ctx, region_ids + 1, NUM_REGIONS - 1)); /* not in use */
     pair_run();
