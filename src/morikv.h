@@ -37,7 +37,12 @@
  * of progress or of a call with many steps; a round makes a bounded number of UCX
  * calls, or about a thousand steps over regions. These steps are one round: the check
  * and the copy of a list of blocks, at most MAX_MESSAGE bytes (100 000 blocks take 0.6
- * ms), of the posts of a transfer that fails, and of all transfers in mkv_stats().
+ * ms), of the posts of a transfer that fails, and of all transfers in mkv_stats(). So
+ * are a few loops over all regions, of nanoseconds each: the end of mkv_map_create(),
+ * in which a new map takes its pairs; the end of mkv_regions_commit(); and each
+ * description of regions or keys that is made or received, with a look at each map of
+ * its peer. If regions of a side change three times during mkv_map_create(), all of
+ * it is one round.
  * mkv_region_add(), mkv_regions_commit(), mkv_regions_drop() and a dump of regions wait
  * for each other; so do mkv_map_create() and mkv_regions_drop(). Contexts share
  * nothing, so threads with a context each do not wait for each other.
