@@ -129,11 +129,16 @@ void fv_gpu_push_by_send(const fv_qp_t *qp, const fv_send_t *send)
     unsigned i, gpu;
     fv_qp_t *other;
 
+    if (send->flags & IBV_SEND_INLINE) {
+        return; /* read by the processor when it was posted */
+    }
+
     for (other = fv.qps; other != NULL; other = other->next) {
         for (i = 0;
              fv_gpu_is_written_by(other, qp->wire->device) && (i < send->num_sge);
              i++) {
-            if (fv_gpu_of_address(send->sge[i].addr, &gpu)) {
+            if ((send->sge[i].length > 0) &&
+                fv_gpu_of_address(send->sge[i].addr, &gpu)) {
                 fv_gpu_land_some(other, false, gpu);
             }
         }
