@@ -24,7 +24,8 @@ static pthread_mutex_t muct_pin_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t muct_pin_registered = PTHREAD_COND_INITIALIZER;
 static struct muct_pin_range *muct_pin_ranges;
 
-/* Nothing ends there what another thread was registering at the fork */
+/* Nothing ends there what another thread was registering or unregistering at the fork
+ */
 static void muct_pin_forked(void)
 {
     struct muct_pin_range **link = &muct_pin_ranges;
@@ -32,7 +33,7 @@ static void muct_pin_forked(void)
     (void)pthread_mutex_init(&muct_pin_lock, NULL);
     (void)pthread_cond_init(&muct_pin_registered, NULL);
     while (*link != NULL) {
-        if ((*link)->is_new) {
+        if ((*link)->is_new || ((*link)->refs == 0)) {
             *link = (*link)->next;
         } else {
             link = &(*link)->next;
