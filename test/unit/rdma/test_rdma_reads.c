@@ -255,6 +255,27 @@ START_TEST(renewed_queue_pair_may_be_refused_its_reads)
 }
 END_TEST
 
+/* Later queue pairs, which are connected in another progress, get their reads. */
+START_TEST(first_of_many_renewed_queue_pairs_may_be_refused)
+{
+    rig_comp_t comp;
+
+    start("4", NULL);
+    rig_connect(&rig, &conns[0]);
+    expect_gets(&conns[0]);
+    fake_verbs_fail_wr(FAKE_VERBS_ANY_QP, 1, IBV_WC_RETRY_EXC_ERR);
+    fake_verbs_fail_call("ibv_modify_qp", 17, 1, EINVAL);
+    rig_comp_init(&comp);
+    ck_assert_int_eq(rig_put(&rig, conns[0].ep[0], 0, 0, SIZE, &comp), UCS_INPROGRESS);
+    rig_wait_comps(&rig, &comp, 1);
+    ck_assert_int_eq(comp.status, UCS_OK);
+    ck_assert_uint_eq(fake_verbs_faults_unmet(), 0);
+    expect_gets(&conns[0]);
+    expect_buffered_get(&conns[0]);
+    finish(1);
+}
+END_TEST
+
 /* A fence orders a put behind a get, which ends by a message. */
 START_TEST(put_behind_a_fence_waits_for_the_get)
 {
@@ -423,6 +444,7 @@ static Suite *reads_suite(void)
     tcase_add_test(tcase, endpoint_granted_late_reads_from_its_second_get_on);
     tcase_add_test(tcase, refused_queue_pair_connects_without_reads);
     tcase_add_test(tcase, renewed_queue_pair_may_be_refused_its_reads);
+    tcase_add_test(tcase, first_of_many_renewed_queue_pairs_may_be_refused);
     tcase_add_test(tcase, put_behind_a_fence_waits_for_the_get);
     tcase_add_test(tcase, fence_beside_a_get_waits_for_earlier_puts);
     tcase_add_test(tcase, get_ends_when_its_owner_is_gone);

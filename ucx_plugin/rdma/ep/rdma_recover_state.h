@@ -27,14 +27,15 @@ typedef enum {
 /** Part of an endpoint. */
 typedef struct muct_rdma_recover {
     muct_rdma_recover_phase_t phase;
-    unsigned num_done;   /**< Queue pairs that the phase, or connecting, is through with
-                          */
-    ucs_status_t cause;  /**< Status to fail with */
-    uint32_t epoch;      /**< Number of the present connection, or the one being made */
-    uint32_t psn;        /**< First packet number of our queue pairs in it */
-    uint32_t received;   /**< Messages received before this recovery */
-    uint32_t ended;      /**< Work requests completed before this recovery */
-    uint32_t rx_flushed; /**< Receives of these queue pairs that were flushed */
+    unsigned num_done;  /**< Queue pairs that the phase, or connecting, is through with
+                         */
+    ucs_status_t cause; /**< Status to fail with */
+    uint32_t epoch;     /**< Number of the present connection, or the one being made */
+    uint32_t psn;       /**< First packet number of our queue pairs in it */
+    uint8_t granted_reads; /**< By the device to the queue pairs connected so far */
+    uint32_t received;     /**< Messages received before this recovery */
+    uint32_t ended;        /**< Work requests completed before this recovery */
+    uint32_t rx_flushed;   /**< Receives of these queue pairs that were flushed */
     muct_rdma_dev_addr_t first_peer; /**< The device the endpoint was connected to */
     uint32_t first_ctl_qp;           /**< Control qp of that device */
     uint64_t peer_incarnation;       /**< Incarnation of the peer's present device */

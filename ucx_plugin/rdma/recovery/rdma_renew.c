@@ -140,6 +140,9 @@ ucs_status_t muct_rdma_renew_connect(muct_rdma_ep_t *ep)
     ucs_status_t status;
 
     muct_rdma_ep_fill_path(ep, &path);
+    if (recover->num_done > 0) {
+        path.max_dest_reads = recover->granted_reads;
+    }
     path.local_psn = recover->psn;
     path.remote_psn = recover->offer.psn;
     muct_rdma_ece_choose(ep->carrier->ece, &ep->ece, &recover->offer.ece, &path.ece);
@@ -150,6 +153,7 @@ ucs_status_t muct_rdma_renew_connect(muct_rdma_ep_t *ep)
             return status;
         }
         ++recover->num_done;
+        recover->granted_reads = path.max_dest_reads;
     }
 
     if (recover->num_done < ep->num_qps) {
