@@ -499,6 +499,31 @@ START_TEST(memory_gone_before_the_flush_is_no_failure)
 }
 END_TEST
 
+/* Answers to the peer's gets are work requests of the first queue pair, too: one that
+ * never gets idle. */
+START_TEST(flush_by_messages_waits_for_no_idle_queue_pair)
+{
+    const row_t row = {1, "1", "512", "0"};
+    uint64_t before;
+    unsigned i;
+
+    start(&row);
+    fake_verbs_hold(conn.qp_nums[0][0], FAKE_VERBS_HOLD_CQE);
+    write_to(0, BY_ZCOPY);
+    before = num_sends();
+    ck_assert_int_eq(uct_ep_flush(conn.ep[0], UCT_FLUSH_FLAG_LOCAL, NULL),
+                     UCS_ERR_NO_RESOURCE);
+    for (i = 0; i < 4; i++) {
+        rig_progress(&rig);
+    }
+    ck_assert_uint_eq(num_sends() - before, 1);
+    fake_verbs_unhold(conn.qp_nums[0][0]);
+    flush_with(UCT_FLUSH_FLAG_LOCAL);
+    ck_assert(is_seen(0, BY_ZCOPY));
+    finish();
+}
+END_TEST
+
 static ucs_status_t register_on(unsigned gpu)
 {
     ct_mem_t mem;
@@ -863,6 +888,7 @@ static Suite *gpus_suite(void)
     tcase_add_test(tcase, without_the_page_a_flush_does_not_get_to_the_gpu);
     tcase_add_loop_test(tcase, message_behind_a_fence_comes_after_what_was_written, 0,
                         NUM_ROWS);
+    tcase_add_test(tcase, flush_by_messages_waits_for_no_idle_queue_pair);
     tcase_add_test(tcase, memory_gone_before_the_flush_is_no_failure);
     tcase_add_loop_test(tcase, way_of_registration_follows_the_device, 0, 7);
     tcase_add_loop_test(tcase, gpu_that_the_runtime_cannot_name_is_refused, 0, 2);

@@ -86,7 +86,22 @@ static bool muct_rdma_chan_read_host(muct_rdma_chan_t *chan)
     return true;
 }
 
-/* The same without reads, when all writes are acknowledged; rdma_pull.c */
+/* Whether a request would come behind all writes. On the first queue pair, which it is
+ * sent on, it does. */
+static bool muct_rdma_ep_may_pull_pages(const muct_rdma_ep_t *ep)
+{
+    unsigned i;
+
+    for (i = 1; i < ep->num_qps; ++i) {
+        if (!muct_rdma_sq_is_idle(&ep->chans[i].sq)) {
+            return false;
+        }
+    }
+
+    return true;
+}
+
+/* The same without reads; rdma_pull.c */
 static ucs_status_t muct_rdma_ep_pull_pages(muct_rdma_ep_t *ep, bool has_host)
 {
     bool has_writes = false;
@@ -104,7 +119,7 @@ static ucs_status_t muct_rdma_ep_pull_pages(muct_rdma_ep_t *ep, bool has_host)
         return UCS_OK;
     }
 
-    if (!muct_rdma_ep_is_idle(ep)) {
+    if (!muct_rdma_ep_may_pull_pages(ep)) {
         return UCS_ERR_NO_RESOURCE;
     }
 
