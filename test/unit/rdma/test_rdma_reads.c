@@ -276,6 +276,40 @@ START_TEST(first_of_many_renewed_queue_pairs_may_be_refused)
 }
 END_TEST
 
+/* A pool that begins with 64 buffers has one when the larger registrations fail. */
+static void get_with_the_only_buffer(unsigned at, char *bytes, rig_comp_t *comp)
+{
+    fake_verbs_fail_call("ibv_reg_mr", 1, 6, ENOMEM);
+    rig_comp_init(comp);
+    ck_assert_int_eq(uct_ep_get_bcopy(conns[0].ep[at], unpack, bytes, 64,
+                                      (uintptr_t)rig.mem[1 - at].addr,
+                                      rig.rkey[1 - at].rkey, &comp->uct),
+                     UCS_INPROGRESS);
+    ck_assert_uint_eq(fake_verbs_faults_unmet(), 0);
+}
+
+/* Both sides get with all that they have, so neither request nor answer finds a buffer.
+ * The request is longer than what goes inline. */
+START_TEST(gets_with_the_only_buffers_end)
+{
+    rig_comp_t comps[2];
+    char bytes[2 * 64];
+
+    setenv("UCX_MORI_RDMA_TX_INLINE", "24", 1);
+    start("1", "0");
+    rig_connect(&rig, &conns[0]);
+    unpacked = 0; /* the second lands behind the first */
+    get_with_the_only_buffer(0, bytes, &comps[0]);
+    get_with_the_only_buffer(1, bytes, &comps[1]);
+    fake_verbs_fail_call("ibv_reg_mr", 1, 1000000, ENOMEM);
+    rig_wait_comps(&rig, comps, 2);
+    ck_assert_int_eq(comps[0].status, UCS_OK);
+    ck_assert_int_eq(comps[1].status, UCS_OK);
+    fake_verbs_reset();
+    finish(1);
+}
+END_TEST
+
 /* A fence orders a put behind a get, which ends by a message. */
 START_TEST(put_behind_a_fence_waits_for_the_get)
 {
@@ -445,6 +479,7 @@ static Suite *reads_suite(void)
     tcase_add_test(tcase, refused_queue_pair_connects_without_reads);
     tcase_add_test(tcase, renewed_queue_pair_may_be_refused_its_reads);
     tcase_add_test(tcase, first_of_many_renewed_queue_pairs_may_be_refused);
+    tcase_add_test(tcase, gets_with_the_only_buffers_end);
     tcase_add_test(tcase, put_behind_a_fence_waits_for_the_get);
     tcase_add_test(tcase, fence_beside_a_get_waits_for_earlier_puts);
     tcase_add_test(tcase, get_ends_when_its_owner_is_gone);

@@ -364,28 +364,46 @@ ucs_status_t muct_rdma_ep_am_zcopy(uct_ep_h tl_ep, uint8_t id, const void *heade
     return UCS_INPROGRESS;
 }
 
-bool muct_rdma_am_has_place(muct_rdma_ep_t *ep)
+bool muct_rdma_am_has_place(muct_rdma_ep_t *ep, size_t length)
 {
     muct_rdma_buf_pool_t *pool = &muct_rdma_ep_iface(ep)->tx_pool;
 
-    return (pool->free != NULL) || (muct_rdma_buf_pool_grow(pool) == UCS_OK);
+    return muct_rdma_am_is_inline(ep, length) || (pool->free != NULL) ||
+           (muct_rdma_buf_pool_grow(pool) == UCS_OK);
+}
+
+static void muct_rdma_am_pack_own(muct_rdma_ep_t *ep, void *buffer, uint8_t kind,
+                                  uint8_t id, const void *data, size_t length)
+{
+    muct_rdma_am_pack_header(ep, buffer, id, kind);
+    if (length > 0) {
+        memcpy((uint8_t *)buffer + MUCT_RDMA_AM_HEADER, data, length);
+    }
+    --ep->credits;
 }
 
 bool muct_rdma_am_send_own(muct_rdma_ep_t *ep, uint8_t kind, uint8_t id,
-                           const void *data, size_t length)
+                           const void *data, size_t length, muct_rdma_buf_t *lent)
 {
+    const size_t total = MUCT_RDMA_AM_HEADER + length;
     muct_rdma_am_place_t place;
+    struct ibv_send_wr *wr;
 
-    if (muct_rdma_am_get_place(ep, MUCT_RDMA_AM_HEADER + length, &place) != UCS_OK) {
+    if ((lent != NULL) && !muct_rdma_am_is_inline(ep, length)) {
+        muct_rdma_am_pack_own(ep, muct_rdma_buf_data(lent), kind, id, data, length);
+        wr = muct_rdma_sq_begin(&ep->chans[0].sq, IBV_WR_SEND);
+        wr->num_sge = 1;
+        muct_rdma_am_post(ep, wr, muct_rdma_buf_data(lent), (uint32_t)total, lent->lkey,
+                          NULL, NULL, total);
+        return true;
+    }
+
+    if (muct_rdma_am_get_place(ep, total, &place) != UCS_OK) {
         return false;
     }
 
-    muct_rdma_am_pack_header(ep, place.data, id, kind);
-    if (length > 0) {
-        memcpy(place.data + MUCT_RDMA_AM_HEADER, data, length);
-    }
-    --ep->credits;
-    muct_rdma_am_post_place(ep, &place, MUCT_RDMA_AM_HEADER + length);
+    muct_rdma_am_pack_own(ep, place.data, kind, id, data, length);
+    muct_rdma_am_post_place(ep, &place, total);
     return true;
 }
 

@@ -51,6 +51,7 @@ struct muct_rdma_pull {
     uint32_t sent;
     uint32_t ended;
     bool has_reads; /* the peer has granted reads */
+    muct_rdma_buf_t *buf; /* room for a request until its answer, or NULL */
     muct_rdma_done_t done;
     void *arg;
     muct_rdma_piece_t pieces[];
@@ -196,6 +197,7 @@ ucs_status_t muct_rdma_pull_buf(muct_rdma_ep_t *ep, muct_rdma_buf_t *buf,
     }
 
     pull->num = 1;
+    pull->buf = buf;
     pull->pieces[0] = (muct_rdma_piece_t){
         .remote = address,
         .local = (uint64_t)(uintptr_t)muct_rdma_buf_data(buf),
@@ -249,6 +251,13 @@ static bool muct_rdma_pull_has_room(const muct_rdma_ep_t *ep, unsigned num_wrs)
     return (ep->credits > 0) && (muct_rdma_sq_free(&ep->chans[0].sq) >= num_wrs);
 }
 
+/* Whether a message finds a place now, or may when it is tried. */
+static bool muct_rdma_pull_may_place(const muct_rdma_ep_t *ep, size_t length)
+{
+    return muct_rdma_am_is_inline(ep, length) ||
+           !muct_rdma_buf_pool_is_dry(&muct_rdma_ep_iface(ep)->tx_pool);
+}
+
 static bool muct_rdma_pull_may_send(const muct_rdma_ep_t *ep)
 {
     const muct_rdma_pull_t *pull = ep->pull;
@@ -271,7 +280,8 @@ static bool muct_rdma_pull_send(muct_rdma_ep_t *ep, const muct_rdma_piece_t *pie
     muct_put_le(data + 16, piece->remote_key, 4);
     muct_put_le(data + 20, piece->local_key, 4);
     muct_put_le(data + 24, piece->length, 4);
-    return muct_rdma_am_send_own(ep, MUCT_RDMA_AM_PULL, 0, data, sizeof(data));
+    return muct_rdma_am_send_own(ep, MUCT_RDMA_AM_PULL, 0, data, sizeof(data),
+                                 ep->pull->buf);
 }
 
 static void muct_rdma_pull_write(muct_rdma_ep_t *ep, const muct_rdma_piece_t *piece,
@@ -302,15 +312,15 @@ static bool muct_rdma_pull_serve(muct_rdma_ep_t *ep, const muct_rdma_piece_t *pi
                    " length %u with a key of no region: refused",
                    piece->remote, piece->length);
         return muct_rdma_am_send_own(ep, MUCT_RDMA_AM_PULLED,
-                                     flags | MUCT_RDMA_PULLED_REFUSED, NULL, 0);
+                                     flags | MUCT_RDMA_PULLED_REFUSED, NULL, 0, NULL);
     }
 
-    if (!muct_rdma_am_has_place(ep)) {
+    if (!muct_rdma_am_has_place(ep, 0)) {
         return false;
     }
 
     muct_rdma_pull_write(ep, piece, lkey);
-    return muct_rdma_am_send_own(ep, MUCT_RDMA_AM_PULLED, flags, NULL, 0);
+    return muct_rdma_am_send_own(ep, MUCT_RDMA_AM_PULLED, flags, NULL, 0, NULL);
 }
 
 void muct_rdma_pull_progress(muct_rdma_ep_t *ep)
@@ -338,9 +348,11 @@ bool muct_rdma_pull_has_work(const muct_rdma_ep_t *ep)
 
 bool muct_rdma_pull_is_runnable(const muct_rdma_ep_t *ep)
 {
-    return !muct_rdma_buf_pool_is_dry(&muct_rdma_ep_iface(ep)->tx_pool) &&
-           ((muct_rdma_pull_may_serve(ep) && muct_rdma_pull_has_room(ep, 2)) ||
-            (muct_rdma_pull_may_send(ep) && muct_rdma_pull_has_room(ep, 1)));
+    return (muct_rdma_pull_may_serve(ep) && muct_rdma_pull_has_room(ep, 2) &&
+            muct_rdma_pull_may_place(ep, 0)) ||
+           (muct_rdma_pull_may_send(ep) && muct_rdma_pull_has_room(ep, 1) &&
+            ((ep->pull->buf != NULL) ||
+             muct_rdma_pull_may_place(ep, MUCT_RDMA_PULL_SIZE)));
 }
 
 static bool muct_rdma_pull_requested(muct_rdma_ep_t *ep, const uint8_t *data,
