@@ -499,6 +499,42 @@ START_TEST(memory_gone_before_the_flush_is_no_failure)
 }
 END_TEST
 
+/* The last row gets by messages as long as it does not know of the peer's reads. */
+static const row_t pull_rows[] = {
+    {8, "2", "512", "0"}, {8, "1", "4", "0"}, {1, "1", "512", "0"}, {8, "1", "512"}};
+
+/* The owner's write may still be in our own device when the owner's answer arrives. */
+START_TEST(get_by_messages_ends_when_every_gpu_has_the_bytes)
+{
+    size_t sizes[MAX_GPUS];
+    void *buffers[MAX_GPUS];
+    uct_mem_h memhs[MAX_GPUS];
+    uint64_t addrs[MAX_GPUS];
+    uct_rkey_t rkeys[MAX_GPUS];
+    rig_comp_t comp;
+    unsigned gpu;
+
+    start(&pull_rows[_i]);
+    for (gpu = 0; gpu < num_gpus; gpu++) {
+        buffers[gpu] = mems[gpu].addr;
+        sizes[gpu] = lengths[BY_ZCOPY];
+        memhs[gpu] = mems[gpu].memh;
+        addrs[gpu] = (uintptr_t)source(gpu, BY_ZCOPY);
+        rkeys[gpu] = rig.rkey[0].rkey;
+    }
+    rig_comp_init(&comp);
+    ck_assert_int_eq(uct_ep_get_sgl_zcopy(conn.ep[1], buffers, sizes, memhs, addrs,
+                                          rkeys, NULL, NULL, num_gpus, &comp.uct),
+                     UCS_INPROGRESS);
+    rig_wait_comps(&rig, &comp, 1);
+    ck_assert_int_eq(comp.status, UCS_OK);
+    for (gpu = 0; gpu < num_gpus; gpu++) {
+        ck_assert_msg(is_seen(gpu, BY_ZCOPY), "GPU %u is old", gpu);
+    }
+    finish();
+}
+END_TEST
+
 /* Answers to the peer's gets are work requests of the first queue pair, too: one that
  * never gets idle. */
 START_TEST(flush_by_messages_waits_for_no_idle_queue_pair)
@@ -888,6 +924,7 @@ static Suite *gpus_suite(void)
     tcase_add_test(tcase, without_the_page_a_flush_does_not_get_to_the_gpu);
     tcase_add_loop_test(tcase, message_behind_a_fence_comes_after_what_was_written, 0,
                         NUM_ROWS);
+    tcase_add_loop_test(tcase, get_by_messages_ends_when_every_gpu_has_the_bytes, 0, 4);
     tcase_add_test(tcase, flush_by_messages_waits_for_no_idle_queue_pair);
     tcase_add_test(tcase, memory_gone_before_the_flush_is_no_failure);
     tcase_add_loop_test(tcase, way_of_registration_follows_the_device, 0, 7);

@@ -13,6 +13,10 @@
  * reads from the GPU's page to answer it. On PCIe that read pushes the writes, as a
  * read by the peer's queue pair does. Writes of other queue pairs are acknowledged
  * before the request is sent.
+ *
+ * An answer says that the peer's write is in our device, not that our GPU has it. A get
+ * into a GPU ends when our device has read from that GPU as well: it writes a byte of
+ * the GPU's page to the peer's flush page.
  */
 
 #include "rdma/op/rdma_pull.h"
@@ -51,6 +55,7 @@ struct muct_rdma_pull {
     uint32_t sent;
     uint32_t ended;
     bool has_reads; /* the peer has granted reads */
+    uint64_t gpus;  /* ours that are written to and were not read from, a bit each */
     muct_rdma_buf_t *buf; /* room for a request until its answer, or NULL */
     muct_rdma_done_t done;
     void *arg;
@@ -171,6 +176,22 @@ static size_t muct_rdma_pull_blocks(const muct_rdma_ep_t *ep,
     return num;
 }
 
+static uint64_t muct_rdma_pull_gpus(const muct_rdma_sgl_t *sgl)
+{
+    const muct_rdma_mem_t *mem;
+    uint64_t gpus = 0;
+    size_t i;
+
+    for (i = 0; i < sgl->count; ++i) {
+        mem = sgl->memhs[i];
+        if ((sgl->lengths[i] > 0) && (mem->page != NULL)) {
+            gpus |= 1ull << mem->page->gpu;
+        }
+    }
+
+    return gpus;
+}
+
 ucs_status_t muct_rdma_pull_sgl(muct_rdma_ep_t *ep, const muct_rdma_sgl_t *sgl,
                                 uct_completion_t *comp)
 {
@@ -183,6 +204,7 @@ ucs_status_t muct_rdma_pull_sgl(muct_rdma_ep_t *ep, const muct_rdma_sgl_t *sgl,
     }
 
     pull->num = (uint32_t)muct_rdma_pull_blocks(ep, sgl, pull->pieces);
+    pull->gpus = muct_rdma_pull_gpus(sgl);
     muct_rdma_pull_start(ep, pull);
     return UCS_INPROGRESS;
 }
@@ -271,6 +293,14 @@ static bool muct_rdma_pull_may_serve(const muct_rdma_ep_t *ep)
     return (ep->served != NULL) && (ep->served->tail != ep->served->head);
 }
 
+/* All answers have come, and GPUs are left to read from. */
+static bool muct_rdma_pull_may_push(const muct_rdma_ep_t *ep)
+{
+    const muct_rdma_pull_t *pull = ep->pull;
+
+    return (pull != NULL) && (pull->ended == pull->num) && (pull->gpus != 0);
+}
+
 static bool muct_rdma_pull_send(muct_rdma_ep_t *ep, const muct_rdma_piece_t *piece)
 {
     uint8_t data[MUCT_RDMA_PULL_SIZE];
@@ -323,6 +353,37 @@ static bool muct_rdma_pull_serve(muct_rdma_ep_t *ep, const muct_rdma_piece_t *pi
     return muct_rdma_am_send_own(ep, MUCT_RDMA_AM_PULLED, flags, NULL, 0, NULL);
 }
 
+/* The reads are posted. After a failure the endpoint ends the pull, or posts again. */
+static void muct_rdma_pull_pushed(void *arg, ucs_status_t status)
+{
+    muct_rdma_ep_t *ep = arg;
+
+    if ((status == UCS_OK) && (ep->pull != NULL)) {
+        muct_rdma_pull_end(ep, UCS_OK);
+    }
+}
+
+/* Have our device read from one GPU what it writes. */
+static void muct_rdma_pull_push(muct_rdma_ep_t *ep)
+{
+    const muct_rdma_gpu_pages_t *pages =
+        &muct_rdma_iface_md(muct_rdma_ep_iface(ep))->gpu_pages;
+    const muct_rdma_mem_t *page = pages->mems[__builtin_ctzll(ep->pull->gpus)];
+    muct_rdma_sq_t *sq = &ep->chans[0].sq;
+    struct ibv_send_wr *wr = muct_rdma_sq_begin(sq, IBV_WR_RDMA_WRITE);
+
+    ep->pull->gpus &= ep->pull->gpus - 1;
+    wr->num_sge = 1;
+    wr->sg_list[0].addr = page->base;
+    wr->sg_list[0].length = 1;
+    wr->sg_list[0].lkey = page->mrs[0]->lkey;
+    wr->wr.rdma.remote_addr = ep->peer_ep.flush_addr;
+    wr->wr.rdma.rkey = ep->peer_ep.flush_rkey;
+    muct_rdma_sq_end(sq, wr, (ep->pull->gpus == 0) ? muct_rdma_pull_pushed : NULL, ep,
+                     1);
+    muct_rdma_sq_kick(sq);
+}
+
 void muct_rdma_pull_progress(muct_rdma_ep_t *ep)
 {
     muct_rdma_sq_t *sq = &ep->chans[0].sq;
@@ -338,12 +399,16 @@ void muct_rdma_pull_progress(muct_rdma_ep_t *ep)
            muct_rdma_pull_send(ep, &ep->pull->pieces[ep->pull->sent])) {
         ++ep->pull->sent;
     }
+    while (muct_rdma_pull_may_push(ep) && (muct_rdma_sq_free(sq) > 0)) {
+        muct_rdma_pull_push(ep);
+    }
     sq->next_flags = flags;
 }
 
 bool muct_rdma_pull_has_work(const muct_rdma_ep_t *ep)
 {
-    return muct_rdma_pull_may_serve(ep) || muct_rdma_pull_may_send(ep);
+    return muct_rdma_pull_may_serve(ep) || muct_rdma_pull_may_send(ep) ||
+           muct_rdma_pull_may_push(ep);
 }
 
 bool muct_rdma_pull_is_runnable(const muct_rdma_ep_t *ep)
@@ -352,7 +417,8 @@ bool muct_rdma_pull_is_runnable(const muct_rdma_ep_t *ep)
             muct_rdma_pull_may_place(ep, 0)) ||
            (muct_rdma_pull_may_send(ep) && muct_rdma_pull_has_room(ep, 1) &&
             ((ep->pull->buf != NULL) ||
-             muct_rdma_pull_may_place(ep, MUCT_RDMA_PULL_SIZE)));
+             muct_rdma_pull_may_place(ep, MUCT_RDMA_PULL_SIZE))) ||
+           (muct_rdma_pull_may_push(ep) && (muct_rdma_sq_free(&ep->chans[0].sq) > 0));
 }
 
 static bool muct_rdma_pull_requested(muct_rdma_ep_t *ep, const uint8_t *data,
@@ -403,7 +469,7 @@ static bool muct_rdma_pull_answered(muct_rdma_ep_t *ep, uint8_t flags)
 
     pull->has_reads = (flags & MUCT_RDMA_PULLED_READS) && (ep->peer_ep.max_reads > 0) &&
                       (muct_rdma_ep_iface(ep)->limits.max_reads > 0);
-    if (++pull->ended == pull->num) {
+    if ((++pull->ended == pull->num) && (pull->gpus == 0)) {
         muct_rdma_pull_end(ep, UCS_OK);
     } else {
         muct_rdma_ep_add_work(ep);
