@@ -334,7 +334,7 @@ mkv_status_t mkv_map_destroy(mkv_map_t *map)
                 "the map of peer %s is used by %u plans and transfers: close them first",
                 peer->name, map->num_uses));
     }
-    mkv_peer_get(peer); /* mkv_close() waits */
+    mkv_peer_get(peer); /* mkv_close() does not free it */
     mkv_map_free(map, false);
     mkv_peer_put(peer);
     return mkv_leave_status(ctx, MKV_OK);

@@ -893,7 +893,7 @@ static void the_peer_drops_a_region(unsigned count)
 
 static unsigned num_refs;
 
-/* A close waits until the map is gone */
+/* A close does not free the peer in front of its map */
 static void the_peer_is_held(unsigned count)
 {
     (void)count;
