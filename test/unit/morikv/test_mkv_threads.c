@@ -949,14 +949,18 @@ static void pairing_waits(unsigned count)
 static pthread_t other_thread;
 static long_call_t other_call;
 
+static void start_other(mkv_status_t (*run)(void))
+{
+    other_call = (long_call_t){.run = run};
+    ck_assert_int_eq(pthread_create(&other_thread, NULL, make_call, &other_call), 0);
+}
+
 /* In the first pause */
 static void a_map_is_created(unsigned count)
 {
     pairing_waits(count);
     if (count == 1) {
-        other_call = (long_call_t){.run = create_map};
-        ck_assert_int_eq(pthread_create(&other_thread, NULL, make_call, &other_call),
-                         0);
+        start_other(create_map);
     }
 }
 
@@ -965,9 +969,7 @@ static void all_regions_are_dropped(unsigned count)
 {
     pairing_waits(count);
     if (count == 8) {
-        other_call = (long_call_t){.run = drop_many};
-        ck_assert_int_eq(pthread_create(&other_thread, NULL, make_call, &other_call),
-                         0);
+        start_other(drop_many);
     }
 }
 

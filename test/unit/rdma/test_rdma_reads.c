@@ -234,21 +234,27 @@ START_TEST(refused_queue_pair_connects_without_reads)
 }
 END_TEST
 
-/* Another process took the resources meanwhile: a second offer reports that. Calls of a
- * renewal: ERR and INIT of either side, then RTR of the first. */
-START_TEST(renewed_queue_pair_may_be_refused_its_reads)
+/* A put that renews the connection, in which a call of ibv_modify_qp() is refused. */
+static void put_beside_refusal(unsigned call)
 {
     rig_comp_t comp;
 
-    start("1", NULL);
-    rig_connect(&rig, &conns[0]);
-    expect_gets(&conns[0]);
     fake_verbs_fail_wr(FAKE_VERBS_ANY_QP, 1, IBV_WC_RETRY_EXC_ERR);
-    fake_verbs_fail_call("ibv_modify_qp", 5, 1, EINVAL);
+    fake_verbs_fail_call("ibv_modify_qp", call, 1, EINVAL);
     rig_comp_init(&comp);
     ck_assert_int_eq(rig_put(&rig, conns[0].ep[0], 0, 0, SIZE, &comp), UCS_INPROGRESS);
     rig_wait_comps(&rig, &comp, 1);
     ck_assert_int_eq(comp.status, UCS_OK);
+}
+
+/* Another process took the resources meanwhile: a second offer reports that. Calls of a
+ * renewal: ERR and INIT of either side, then RTR of the first. */
+START_TEST(renewed_queue_pair_may_be_refused_its_reads)
+{
+    start("1", NULL);
+    rig_connect(&rig, &conns[0]);
+    expect_gets(&conns[0]);
+    put_beside_refusal(5);
     expect_gets(&conns[0]);
     expect_buffered_get(&conns[0]);
     finish(1);
@@ -258,17 +264,10 @@ END_TEST
 /* Later queue pairs, which are connected in another progress, get their reads. */
 START_TEST(first_of_many_renewed_queue_pairs_may_be_refused)
 {
-    rig_comp_t comp;
-
     start("4", NULL);
     rig_connect(&rig, &conns[0]);
     expect_gets(&conns[0]);
-    fake_verbs_fail_wr(FAKE_VERBS_ANY_QP, 1, IBV_WC_RETRY_EXC_ERR);
-    fake_verbs_fail_call("ibv_modify_qp", 17, 1, EINVAL);
-    rig_comp_init(&comp);
-    ck_assert_int_eq(rig_put(&rig, conns[0].ep[0], 0, 0, SIZE, &comp), UCS_INPROGRESS);
-    rig_wait_comps(&rig, &comp, 1);
-    ck_assert_int_eq(comp.status, UCS_OK);
+    put_beside_refusal(17);
     ck_assert_uint_eq(fake_verbs_faults_unmet(), 0);
     expect_gets(&conns[0]);
     expect_buffered_get(&conns[0]);

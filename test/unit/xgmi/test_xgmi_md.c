@@ -422,6 +422,16 @@ static void *pin_it(void *arg)
     return (void *)(uintptr_t)muct_pin(&slow_gpu, arg);
 }
 
+/* slow_gpu registers this memory slowly */
+static void slow_down(char *memory)
+{
+    slow_gpu = *gpu;
+    slow_gpu.host_register = register_slowly;
+    slow = memory;
+    sem_init(&has_entered, 0, 0);
+    sem_init(&may_go, 0, 0);
+}
+
 /* A call of the runtime for other memory lets this thread in; of the same it waits */
 START_TEST(registration_of_other_memory_does_not_wait)
 {
@@ -433,11 +443,7 @@ START_TEST(registration_of_other_memory_does_not_wait)
     uct_md_h md = open_md();
     unsigned i;
 
-    slow_gpu = *gpu;
-    slow_gpu.host_register = register_slowly;
-    slow = memory;
-    sem_init(&has_entered, 0, 0);
-    sem_init(&may_go, 0, 0);
+    slow_down(memory);
     muct_pin_init(&pins[0], memory, LENGTH, MUCT_PIN_UNTRIED);
     muct_pin_init(&pins[1], memory, LENGTH, MUCT_PIN_UNTRIED);
     muct_pin_init(&pins[2], memory + 2 * LENGTH, LENGTH, MUCT_PIN_UNTRIED);
@@ -477,11 +483,7 @@ START_TEST(a_child_forked_during_a_registration_registers)
     pid_t child;
 
     muct_lock_watch_forks();
-    slow_gpu = *gpu;
-    slow_gpu.host_register = register_slowly;
-    slow = memory;
-    sem_init(&has_entered, 0, 0);
-    sem_init(&may_go, 0, 0);
+    slow_down(memory);
     muct_pin_init(&pins[0], memory, LENGTH, MUCT_PIN_UNTRIED);
     muct_pin_init(&pins[1], memory, LENGTH, MUCT_PIN_UNTRIED);
     ck_assert_int_eq(pthread_create(&thread, NULL, pin_it, &pins[0]), 0);
