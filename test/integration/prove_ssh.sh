@@ -78,7 +78,7 @@ prove() {
 
 prove two 0 '^SAFE  *NIC, host memory'
 
-# the other host has a wheel alone, whose module is in another place: "." is none in a session of ssh
+# the other host has a wheel alone, and its module elsewhere: "." has none in a session of ssh
 mkdir -p "$work/site/morikv"
 cat >"$work/site/morikv/__init__.py" </dev/null
 cat >"$work/site/morikv/__main__.py" <<TEXT

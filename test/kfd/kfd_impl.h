@@ -264,7 +264,7 @@ void kfd_late_keep(int gpu, uint64_t dst, uint64_t src, uint64_t length);
 /** Write the L2 back. */
 void kfd_late_land(int gpu);
 
-/** A kernel begins, whose reads find what the L2 has. */
+/** Begin a kernel: its reads see the contents of the L2. */
 void kfd_late_begin(int gpu, const char *kernel);
 
 /** A kernel has ended. */

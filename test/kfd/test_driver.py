@@ -241,7 +241,7 @@ def sdma() -> None:
     area, queue = create_sdma(fd)
     struct.pack_into("=Q", area, SDMA_WRITE, 28)
     expect("the read pointer passes a copy", arrives(area, SDMA_READ, 28))
-    expect("whose bytes are not there", area[SDMA_DST:SDMA_DST + 4] == bytes(4))
+    expect("and its bytes are not there yet", area[SDMA_DST:SDMA_DST + 4] == bytes(4))
     struct.pack_into("=Q", area, SDMA_WRITE, 44)
     expect("a fence comes", arrives(area, SDMA_FENCE, 7))
     expect("behind the bytes", area[SDMA_DST:SDMA_DST + 4] == b"here")

@@ -5,8 +5,8 @@
 
 /**
  * @file
- * Gets without reads, from a peer whose device has no responder resources left for our
- * queue pairs (ionic has 16 for all of a NIC): we request each piece by a message, the
+ * Gets without reads, for queue pairs that the peer's device has no responder resources
+ * left for (ionic has 16 for all of a NIC): we request each piece by a message, the
  * peer's progress writes it to us and sends a message behind the write.
  *
  * An endpoint has at most one pull. Until it has ended, other operations wait behind
