@@ -31,6 +31,7 @@ void muct_xgmi_am_init(muct_xgmi_iface_t *iface)
 
 void muct_xgmi_am_cleanup(muct_xgmi_iface_t *iface)
 {
+    muct_xgmi_iface_drop_held(iface);
     if (iface->inbox != NULL) {
         muct_xgmi_inbox_destroy(iface->inbox);
     }
@@ -82,31 +83,30 @@ bool muct_xgmi_am_has(const muct_xgmi_iface_t *iface)
 
 /* ---- sending ---- */
 
-/* Take a ring in the receiver's box at the first message. A live receiver without a
- * box supports no messages: UCP sends none then, except keepalive messages. */
+/* Prepare the claimed ring at the first message. A live receiver without a box supports
+ * no messages: UCP sends none then, except keepalive messages. */
 static ucs_status_t muct_xgmi_am_connect(muct_xgmi_ep_t *ep)
 {
     muct_xgmi_iface_t *iface = ucs_derived_of(ep->super.super.iface, muct_xgmi_iface_t);
-    ucs_status_t status;
+    ucs_status_t status = UCS_OK;
 
-    if (ucs_unlikely(iface->inbox == NULL)) {
-        return UCS_ERR_UNSUPPORTED; /* nor a bell, by which a receiver signals room */
+    if (ep->claim == NULL) {
+        status = muct_xgmi_iface_claim(iface, ep->owner, ep->peer_iface, &ep->claim);
     }
-
-    ep->outbox = muct_xgmi_outbox_share(&iface->outboxes, ep->owner, ep->peer_iface);
-    if (ep->outbox != NULL) {
-        return UCS_OK;
-    }
-
-    status = muct_xgmi_outbox_open(muct_xgmi_self_dir(), ep->owner, ep->peer_iface,
-                                   iface->addr.owner, iface->addr.id, &ep->outbox);
     if (status == UCS_OK) {
-        ucs_list_add_head(&iface->outboxes, &ep->outbox->list);
+        status = muct_xgmi_outbox_begin(ep->claim, muct_xgmi_self_dir());
+    }
+    if (status == UCS_OK) {
+        ep->outbox = ep->claim;
         return UCS_OK;
     }
 
-    ep->outbox = NULL;
-    if (status != UCS_ERR_UNREACHABLE) {
+    if (status == UCS_ERR_EXCEEDS_LIMIT) {
+        muct_error("process 0x%" PRIx64
+                   " or this one has %d senders of messages already",
+                   ep->owner, MUCT_XGMI_BOX_RINGS);
+    }
+    if ((status != UCS_ERR_UNREACHABLE) && (status != UCS_ERR_UNSUPPORTED)) {
         muct_xgmi_ep_set_error(ep, status);
         return ep->status;
     }

@@ -363,6 +363,9 @@ ucs_status_t muct_xgmi_ep_create(const uct_ep_params_t *params, uct_ep_h *ep_p)
 
     ucs_list_add_tail(&iface->eps, &ep->list);
     if (ep->peer != NULL) {
+        /* the first message tries again, and reports a failure */
+        (void)muct_xgmi_iface_claim(iface, ep->owner, ep->peer_iface, &ep->claim);
+        muct_xgmi_iface_drop_held(iface);
         muct_xgmi_iface_watch_peer(iface, ep->peer);
         muct_xgmi_iface_prepare(iface);
     } else {
@@ -400,8 +403,8 @@ void muct_xgmi_ep_destroy(uct_ep_h tl_ep)
     if (ep->peer != NULL) {
         muct_xgmi_iface_unwatch_peer(iface, ep->peer);
     }
-    if (ep->outbox != NULL) {
-        muct_xgmi_outbox_close(ep->outbox);
+    if (ep->claim != NULL) {
+        muct_xgmi_outbox_close(ep->claim);
     }
     UCS_CLASS_CLEANUP(uct_base_ep_t, &ep->super);
     if (ep->peer != NULL) {

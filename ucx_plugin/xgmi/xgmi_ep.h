@@ -19,7 +19,6 @@
 
 #include "xgmi/memory/xgmi_hold.h"
 #include "xgmi/xgmi_iface.h"
-#include "xgmi/message/xgmi_outbox.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -46,7 +45,8 @@ typedef struct muct_xgmi_ep {
     bool is_opening; /**< The last operation got no resource because a mapping is being
                         opened */
     uint64_t num_opened; /**< Mappings that the cache had opened before the request */
-    muct_xgmi_outbox_t *outbox; /**< Made with the first message */
+    muct_xgmi_outbox_t *claim;  /**< Taken in the peer's box; NULL: it has none */
+    muct_xgmi_outbox_t *outbox; /**< The same, from the first message on */
     bool has_sent;   /**< Messages, since it was last looked whether the peer lives */
     bool wants_room; /**< The last operation got no resource because the outbox is full
                       */

@@ -256,6 +256,52 @@ void muct_xgmi_iface_unwatch_peer(muct_xgmi_iface_t *iface,
     muct_xgmi_map_drop_peer(iface->md->map, muct_xgmi_peer_owner(peer));
 }
 
+ucs_status_t muct_xgmi_iface_claim(muct_xgmi_iface_t *iface, uint64_t owner,
+                                   muct_xgmi_iface_id_t id,
+                                   muct_xgmi_outbox_t **claim_p)
+{
+    ucs_status_t status;
+
+    *claim_p = NULL;
+    if (iface->inbox == NULL) {
+        return UCS_ERR_UNSUPPORTED; /* nor a bell, by which a receiver signals room */
+    }
+
+    *claim_p = muct_xgmi_outbox_share(&iface->outboxes, owner, id);
+    if (*claim_p != NULL) {
+        return UCS_OK;
+    }
+    if (!muct_xgmi_outbox_has_place(iface->inbox->box, owner)) {
+        return UCS_ERR_EXCEEDS_LIMIT; /* the other side could not answer */
+    }
+
+    status = muct_xgmi_outbox_claim(muct_xgmi_self_dir(), owner, id, iface->addr.owner,
+                                    iface->addr.id, claim_p);
+    if (status == UCS_OK) {
+        ucs_list_add_head(&iface->outboxes, &(*claim_p)->list);
+    }
+    return status;
+}
+
+void muct_xgmi_iface_drop_held(muct_xgmi_iface_t *iface)
+{
+    if (iface->held != NULL) {
+        muct_xgmi_outbox_close(iface->held);
+        iface->held = NULL;
+    }
+}
+
+bool muct_xgmi_iface_hold(muct_xgmi_iface_t *iface, const muct_xgmi_iface_addr_t *addr)
+{
+    muct_xgmi_outbox_t *claim;
+    ucs_status_t status;
+
+    status = muct_xgmi_iface_claim(iface, addr->owner, addr->id, &claim);
+    muct_xgmi_iface_drop_held(iface);
+    iface->held = claim;
+    return status != UCS_ERR_EXCEEDS_LIMIT;
+}
+
 void muct_xgmi_iface_set_unreported_error(muct_xgmi_iface_t *iface)
 {
     iface->has_unreported_error = true;

@@ -12,6 +12,7 @@
 #include "base/muct_links.h"
 #include "xgmi/peer/xgmi_addr.h"
 #include "xgmi/message/xgmi_inbox.h"
+#include "xgmi/message/xgmi_outbox.h"
 #include "xgmi/xgmi_md.h"
 #include "xgmi/copy/xgmi_queue.h"
 #include "xgmi/copy/xgmi_stage.h"
@@ -66,6 +67,7 @@ typedef struct muct_xgmi_iface {
     ucs_list_link_t apart_eps;   /**< Endpoints that wait for a mapping or a ring */
     ucs_list_link_t
         outboxes; /**< One outbox for each interface that messages are sent to */
+    muct_xgmi_outbox_t *held; /**< For the endpoint that UCP will make, or NULL */
     muct_xgmi_map_watch_t map_watch;
     muct_xgmi_stage_t stage;
     muct_xgmi_flush_t *free_flushes;
@@ -170,6 +172,36 @@ void muct_xgmi_iface_watch_bell(muct_xgmi_iface_t *iface);
  */
 void muct_xgmi_iface_unwatch_peer(muct_xgmi_iface_t *iface,
                                   const muct_xgmi_peer_t *peer);
+
+
+/**
+ * Take a place among the senders of a peer's interface, or share the one of an earlier
+ * endpoint.
+ *
+ * @param [out] claim_p  To be closed by the caller; NULL on failure.
+ *
+ * @return UCS_ERR_UNSUPPORTED    This interface carries no messages.
+ * @return UCS_ERR_EXCEEDS_LIMIT  The peer, or this interface, has as many senders as it
+ *                                can: both sides send, or none.
+ * @return Others as @ref muct_xgmi_outbox_claim.
+ */
+ucs_status_t muct_xgmi_iface_claim(muct_xgmi_iface_t *iface, uint64_t owner,
+                                   muct_xgmi_iface_id_t id,
+                                   muct_xgmi_outbox_t **claim_p);
+
+
+/**
+ * Claim a place for an endpoint that is not there yet: UCP sees a peer reachable first
+ * and makes the endpoint then. The next call of this or of @ref
+ * muct_xgmi_iface_drop_held returns it.
+ *
+ * @return Whether there is one, or need be none.
+ */
+bool muct_xgmi_iface_hold(muct_xgmi_iface_t *iface, const muct_xgmi_iface_addr_t *addr);
+
+
+/** The endpoint has its own claim by now. */
+void muct_xgmi_iface_drop_held(muct_xgmi_iface_t *iface);
 
 
 /** The status of an endpoint became an error: report it in the next progress. */

@@ -211,7 +211,31 @@ static void muct_xgmi_iface_warn_apart(const muct_xgmi_device_addr_t *mine,
     }
 }
 
-static bool muct_xgmi_iface_can_reach(const muct_xgmi_iface_t *iface,
+/* Claim a place among the peer's senders; warn once that there is none. */
+static bool muct_xgmi_iface_has_place(muct_xgmi_iface_t *iface,
+                                      const muct_xgmi_iface_addr_t *addr,
+                                      const uct_iface_is_reachable_params_t *params)
+{
+    static atomic_bool has_warned;
+
+    if (muct_xgmi_iface_hold(iface, addr)) {
+        return true;
+    }
+
+    uct_iface_fill_info_str_buf(params,
+                                "process 0x%lx (pid %u) or this one has %d senders of "
+                                "messages",
+                                addr->owner, addr->pid, MUCT_XGMI_BOX_RINGS);
+    if (!atomic_exchange(&has_warned, true)) {
+        muct_warn("mori_xgmi does not reach process 0x%lx (pid %u): it or this process "
+                  "has %d senders of messages already; other transports carry its "
+                  "memory and messages. Use more workers, or UCX_MORI_XGMI_MESSAGES=n",
+                  addr->owner, addr->pid, MUCT_XGMI_BOX_RINGS);
+    }
+    return false;
+}
+
+static bool muct_xgmi_iface_can_reach(muct_xgmi_iface_t *iface,
                                       const uct_iface_is_reachable_params_t *params)
 {
     muct_xgmi_device_addr_t device_addr;
@@ -245,7 +269,9 @@ static bool muct_xgmi_iface_can_reach(const muct_xgmi_iface_t *iface,
     status = muct_xgmi_peer_get(addr.owner, &peer);
     if (status == UCS_OK) {
         muct_xgmi_peer_put(peer);
-    } else if (status != UCS_ERR_CONNECTION_RESET) {
+        return muct_xgmi_iface_has_place(iface, &addr, params);
+    }
+    if (status != UCS_ERR_CONNECTION_RESET) {
         uct_iface_fill_info_str_buf(params,
                                     "the control page of process 0x%lx (pid %u) cannot "
                                     "be used; see its warning",

@@ -10,12 +10,16 @@
 #include "test/support/mkv_check.h"
 #include "test/support/mkv_proc.h"
 #include "test/support/mkv_test.h"
+#include "xgmi/message/xgmi_box.h"
 
+#include <fcntl.h>
+#include <glob.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #define IT_TLS "mori_xgmi,tcp"
 #define IT_ALONE_TLS "mori_xgmi,self" /* without another way for messages */
@@ -99,6 +103,87 @@ START_TEST(client_that_dies_connecting_leaves_the_server_to_others)
 }
 END_TEST
 
+
+/* ---- a server that has as many senders as it can ---- */
+
+#define IT_SENDERS "senders of messages already"
+
+/* Owner of its places; 0: they are free. */
+static void it_take_places(const char *dir, bool is_taken)
+{
+    char pattern[PATH_MAX];
+    muct_xgmi_box_t *box;
+    glob_t found;
+    unsigned i;
+    int fd;
+
+    snprintf(pattern, sizeof(pattern), "%s/*/*" MUCT_XGMI_BOX_SUFFIX, dir);
+    ck_assert_int_eq(glob(pattern, 0, NULL, &found), 0);
+    ck_assert_uint_eq(found.gl_pathc, 1);
+    fd = open(found.gl_pathv[0], O_RDWR);
+    ck_assert_int_ge(fd, 0);
+    box = mmap(NULL, sizeof(*box), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    ck_assert_ptr_ne(box, MAP_FAILED);
+    for (i = 0; i < MUCT_XGMI_BOX_RINGS; ++i) {
+        atomic_store(&box->places[i].owner, is_taken ? box->owner : 0);
+    }
+    atomic_store(&box->num_used, MUCT_XGMI_BOX_RINGS);
+    munmap(box, sizeof(*box));
+    close(fd);
+    globfree(&found);
+}
+
+static void it_expect_visit(const char *program, const char *to, unsigned num_warnings)
+{
+    it_result_t result = it_visit(program, to, -1);
+
+    it_expect_status(&result, 0);
+    it_expect(&result, "client done");
+    ck_assert_uint_eq(it_count(&result, IT_SENDERS), num_warnings);
+    if (num_warnings > 0) {
+        it_expect_no(&result, "am(mori_xgmi");
+    } else {
+        it_expect(&result, " am(mori_xgmi/xgmi");
+    }
+    it_result_free(&result);
+}
+
+START_TEST(sender_without_a_place_goes_by_tcp)
+{
+    static char output[65536], program[PATH_MAX], to[8192];
+    static const char *const on[] = {"UCX_LOG_LEVEL=info", NULL};
+    char dir[] = "/tmp/it_gone.XXXXXX", command[64];
+    const char *argv[] = {program, "server", NULL};
+    mkv_proc_t server;
+
+    ck_assert_ptr_nonnull(mkdtemp(dir));
+    setenv("UCX_MORI_XGMI_SHM_DIR", dir, 1);
+    snprintf(program, sizeof(program), "%s",
+             it_build_path("test/integration/ucp/ucp_gone"));
+    ck_assert_int_eq(mkv_proc_spawn(&server, argv, on), 0);
+    ck_assert_msg(mkv_proc_expect(&server, "ready", output, sizeof(output)),
+                  "no server: %s", output);
+    it_get_target(output, it_ways[_i], to, sizeof(to));
+    setenv("UCX_LOG_LEVEL", "info", 1);
+    it_expect_visit(program, to, 0);
+    it_take_places(dir, true);
+    it_expect_visit(program, to, 1);
+    it_take_places(dir, false);
+    it_expect_visit(program, to, 0);
+    mkv_proc_kill(&server, SIGTERM);
+    ck_assert(mkv_proc_expect(&server, NULL, output, sizeof(output)));
+    mkv_proc_wait(&server);
+    ck_assert_msg(strstr(output, " 3 byes") != NULL, "%s", output);
+    mkv_proc_cleanup(&server);
+    snprintf(command, sizeof(command), "rm -rf %s", dir);
+    ck_assert_int_eq(system(command), 0);
+    mkv_test_pass("sender_without_a_place_goes_by_tcp", "%s", it_ways[_i]);
+}
+END_TEST
+
+
+/* ---- lanes ---- */
+
 /* UCP names the lanes for copies of large messages first, and tcp behind them where it
  * carries the messages. */
 static void it_expect_lanes(const it_pair_t *pair, const char *lanes)
@@ -173,6 +258,8 @@ int main(void)
     tcase_set_timeout(tcase, 10.0 * mkv_test_limit_ms() / 1000);
     tcase_add_loop_test(tcase, client_that_dies_connecting_leaves_the_server_to_others,
                         0, IT_COUNT(it_ways));
+    tcase_add_loop_test(tcase, sender_without_a_place_goes_by_tcp, 0,
+                        IT_COUNT(it_ways));
     tcase_add_test(tcase, lane_of_messages_is_mori_xgmi);
     tcase_add_loop_test(tcase, perftest_runs_over_messages, 0, IT_COUNT(it_perftests));
     suite_add_tcase(suite, tcase);

@@ -88,7 +88,16 @@ static unsigned num_mapped(void)
 
 static ucs_status_t try_open(uint64_t owner, muct_xgmi_outbox_t **outbox_p)
 {
-    return muct_xgmi_outbox_open(dir, self.owner, id, owner, sender_id, outbox_p);
+    ucs_status_t status;
+
+    status = muct_xgmi_outbox_claim(dir, self.owner, id, owner, sender_id, outbox_p);
+    if (status == UCS_OK) {
+        status = muct_xgmi_outbox_begin(*outbox_p, dir);
+        if (status != UCS_OK) {
+            muct_xgmi_outbox_close(*outbox_p);
+        }
+    }
+    return status;
 }
 
 static muct_xgmi_outbox_t *open_as(uint64_t owner)

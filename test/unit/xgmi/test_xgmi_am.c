@@ -493,6 +493,8 @@ START_TEST(endpoints_of_an_interface_share_a_ring)
     uint64_t i;
 
     am_get_addr(&am_other, &addr);
+    uct_ep_destroy(am_ep);
+    am_ep = NULL;
     for (i = 0; i < NUM; ++i) {
         eps[i] = am_connect_to(&addr);
         ck_assert_int_eq(am_send_one(eps[i], i), UCS_OK);
@@ -578,20 +580,6 @@ START_TEST(endpoint_to_a_closed_interface_fails)
 }
 END_TEST
 
-START_TEST(receiver_without_places_fails_the_endpoint)
-{
-    unsigned i;
-
-    for (i = 0; i < MUCT_XGMI_BOX_RINGS; ++i) {
-        atomic_store(&inbox_of(&am_other)->box->places[i].owner,
-                     inbox_of(&am_other)->owner);
-        atomic_store(&inbox_of(&am_other)->box->places[i].ring.is_broken, 1);
-    }
-    ck_assert_int_eq(am_send_one(am_ep, 0), UCS_ERR_EXCEEDS_LIMIT);
-    am_expect_failed(UCS_ERR_EXCEEDS_LIMIT);
-}
-END_TEST
-
 /* The receiver behaves as with MESSAGES=n: UCP checks by a message whether it lives,
  * and all else goes on. */
 START_TEST(receiver_without_a_box_lives)
@@ -674,8 +662,6 @@ START_TEST(interface_that_cannot_be_is_not_reached)
 END_TEST
 
 
-/* ---- interfaces without messages ---- */
-
 static unsigned num_warnings;
 
 static char warning[1024]; /* the last one */
@@ -688,10 +674,87 @@ __attribute__((format(printf, 6, 0))) static ucs_log_func_rc_t count_warning(
     (void)file, (void)number, (void)function, (void)component;
     if (level <= UCS_LOG_LEVEL_WARN) {
         vsnprintf(warning, sizeof(warning), format, args);
-        num_warnings += (strstr(warning, "carries no messages") != NULL);
+        num_warnings += (strstr(warning, "carries no messages") != NULL) ||
+                        (strstr(warning, "senders of messages already") != NULL);
     }
     return UCS_LOG_FUNC_RC_CONTINUE;
 }
+
+/* Places have an owner from this one on, and none can be taken. */
+static void take_places(unsigned first)
+{
+    muct_xgmi_box_place_t *places = inbox_of(&am_other)->box->places;
+    unsigned i;
+
+    for (i = first; i < MUCT_XGMI_BOX_RINGS; ++i) {
+        atomic_store(&places[i].owner, inbox_of(&am_other)->owner);
+        atomic_store(&places[i].ring.is_broken, 1);
+    }
+}
+
+/* UCP takes another transport for it, with one warning. */
+START_TEST(receiver_without_places_is_not_reached)
+{
+    uct_ep_h second = NULL;
+    ct_addr_t addr;
+    unsigned i;
+
+    am_get_addr(&am_other, &addr);
+    take_places(1);
+    num_warnings = 0;
+    ucs_log_push_handler(count_warning);
+    am_expect_reachable(&addr); /* endpoints share a place */
+    second = am_connect_to(&addr);
+    ck_assert_int_eq(am_send_one(am_ep, 0), UCS_OK);
+    ck_assert_int_eq(am_send_one(second, 1), UCS_OK);
+    receive_all(&am_other, &am_num_come[1], 2);
+    uct_ep_destroy(second);
+    uct_ep_destroy(am_ep);
+    am_ep = NULL;
+
+    take_places(0);
+    for (i = 0; i < 10; ++i) {
+        am_expect_unreachable(&addr, "1024 senders");
+    }
+    ck_assert_uint_eq(num_warnings, 1);
+    am_ep = am_connect_to(&addr); /* does not check the peer */
+    ck_assert_int_eq(am_send_one(am_ep, 0), UCS_ERR_EXCEEDS_LIMIT);
+    ck_assert_uint_eq(num_warnings, 2);
+    ucs_log_pop_handler();
+    am_expect_failed(UCS_ERR_EXCEEDS_LIMIT);
+}
+END_TEST
+
+/* Whoever comes meanwhile finds none. */
+START_TEST(place_of_a_reached_receiver_is_held_for_the_endpoint)
+{
+    const muct_xgmi_box_place_t *place = &inbox_of(&am_other)->box->places[0];
+    const uint64_t self = inbox_of(&am_side)->owner;
+    ct_addr_t addr, own;
+
+    am_get_addr(&am_other, &addr);
+    am_get_addr(&am_side, &own);
+    uct_ep_destroy(am_ep);
+    am_ep = NULL;
+    am_expect_reachable(&addr);
+    am_expect_reachable(&addr);
+    ck_assert_uint_eq(atomic_load(&place->owner), self);
+    am_expect_reachable(&own); /* no endpoint has come */
+    ck_assert_uint_eq(atomic_load(&place->owner), MUCT_XGMI_BOX_GIVEN_BACK);
+
+    am_expect_reachable(&addr);
+    ck_assert_uint_eq(atomic_load(&place->owner), self);
+    am_ep = am_connect_to(&addr);
+    ck_assert_int_eq(am_send_one(am_ep, 0), UCS_OK);
+    receive_all(&am_other, &am_num_come[1], 1);
+    uct_ep_destroy(am_ep);
+    am_ep = NULL;
+    ck_assert_uint_eq(atomic_load(&place->owner), MUCT_XGMI_BOX_GIVEN_BACK);
+}
+END_TEST
+
+
+/* ---- interfaces without messages ---- */
 
 static unsigned count_files(const char *suffix)
 {
@@ -876,7 +939,8 @@ static void add_two_sides(Suite *suite)
     tcase_add_loop_test(tcase, broken_ring_fails_its_endpoints_before_it_is_full, 0, 4);
     tcase_add_test(tcase, endpoint_made_behind_a_broken_ring_takes_another);
     tcase_add_loop_test(tcase, endpoint_to_a_closed_interface_fails, 0, 2);
-    tcase_add_test(tcase, receiver_without_places_fails_the_endpoint);
+    tcase_add_test(tcase, receiver_without_places_is_not_reached);
+    tcase_add_test(tcase, place_of_a_reached_receiver_is_held_for_the_endpoint);
     tcase_add_test(tcase, receiver_without_a_box_lives);
     tcase_add_loop_test(tcase, a_receiver_that_reads_no_more_fails_the_endpoint, 0, 4);
     tcase_add_test(tcase, interface_that_cannot_be_is_not_reached);

@@ -385,6 +385,35 @@ START_TEST(key_of_a_process_with_all_users_is_not_reachable)
 }
 END_TEST
 
+/* It could not answer: UCP may offer it no other transport than this one. */
+START_TEST(process_without_places_reaches_none_but_its_senders)
+{
+    peer_t sender, other;
+    uint64_t owner;
+    unsigned i;
+
+    peer_start(&sender);
+    peer_start(&other);
+    am_open_side();
+    owner = am_iface_of(&sender.words.addr).owner;
+    for (i = 0; i < MUCT_XGMI_BOX_RINGS; ++i) {
+        atomic_store(&xgmi_inside_inbox(am_side.iface)->box->places[i].owner, owner);
+    }
+    am_expect_reachable(&other.words.addr); /* they look in use, and nobody came */
+    atomic_store(&xgmi_inside_inbox(am_side.iface)->box->num_used, MUCT_XGMI_BOX_RINGS);
+    am_expect_reachable(&sender.words.addr);
+    ucs_log_push_handler(count_warnings);
+    num_warnings = 0;
+    am_expect_unreachable(&other.words.addr, "1024 senders");
+    am_expect_unreachable(&other.words.addr, "1024 senders");
+    ck_assert_uint_eq(num_warnings, 1);
+    ucs_log_pop_handler();
+    peer_end(&sender, true);
+    am_expect_reachable(&other.words.addr); /* as the places of the dead are free */
+    peer_end(&other, false);
+}
+END_TEST
+
 
 /* ---- many ---- */
 
@@ -536,6 +565,7 @@ int main(void)
     tcase_add_test(tcase, death_of_a_full_receiver_is_reported);
     tcase_add_test(tcase, peer_of_another_folder_is_not_reached);
     tcase_add_test(tcase, key_of_a_process_with_all_users_is_not_reachable);
+    tcase_add_test(tcase, process_without_places_reaches_none_but_its_senders);
     tcase_add_test(tcase, processes_that_all_send_and_put_to_each_other);
     tcase_add_test(tcase, peer_of_another_user_is_not_reached);
     suite_add_tcase(suite, tcase);

@@ -14,6 +14,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -21,46 +22,19 @@
 
 /* ---- a place among the senders ---- */
 
-/* Map the ring and take ownership, unless it contains messages of an earlier sender. */
-static ucs_status_t muct_xgmi_outbox_use(muct_xgmi_outbox_t *outbox, int fd,
-                                         unsigned index)
+/* Whether a ring has no message of an earlier sender. It may have no memory yet, which
+ * a read does not allocate. */
+static bool muct_xgmi_outbox_was_read(const muct_xgmi_box_place_t *place, int fd,
+                                      unsigned index)
 {
-    muct_xgmi_box_place_t *place = &outbox->box->places[index];
-    const off_t offset = (off_t)muct_xgmi_box_offset(index);
-    void *bytes;
+    const uint64_t head = atomic_load(&place->ring.head);
+    const uint64_t offset = head & (MUCT_XGMI_RING_SIZE - 1);
+    uint64_t word = 0;
 
-    if (!muct_xgmi_box_is_allowed()) {
-        muct_error("messages to process 0x%" PRIx64 " need a file of %" PRIu64
-                   " bytes, and files of this process may have %" PRIu64 " (ulimit -f)",
-                   outbox->box->owner, muct_xgmi_box_size(),
-                   muct_xgmi_page_file_limit());
-        return UCS_ERR_NO_MEMORY;
-    }
-
-    if (!muct_shm_reserve(fd, offset, (off_t)MUCT_XGMI_RING_SIZE)) {
-        muct_error("no room for %" PRIu64 " bytes in shared memory, for messages to "
-                   "process 0x%" PRIx64 ": %m",
-                   MUCT_XGMI_RING_SIZE, outbox->box->owner);
-        return UCS_ERR_NO_MEMORY;
-    }
-    bytes =
-        mmap(NULL, MUCT_XGMI_RING_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, offset);
-    if (bytes == MAP_FAILED) {
-        muct_error("mmap(ring of process 0x%" PRIx64 ", %" PRIu64 " bytes) failed: %m",
-                   outbox->box->owner, MUCT_XGMI_RING_SIZE);
-        return UCS_ERR_NO_MEMORY;
-    }
-
-    if (!muct_xgmi_ring_tx_init(&outbox->ring, &place->ring, bytes)) {
-        munmap(bytes, MUCT_XGMI_RING_SIZE);
-        /* a sender that was killed may have published a message and set no bit */
-        muct_xgmi_box_set_ready(outbox->box, index);
-        return UCS_ERR_BUSY;
-    }
-
-    outbox->place = place;
-    outbox->index = index;
-    return UCS_OK;
+    return ((head & (MUCT_XGMI_RING_LINE - 1)) == 0) &&
+           (pread(fd, &word, sizeof(word),
+                  (off_t)(muct_xgmi_box_offset(index) + offset)) == sizeof(word)) &&
+           (word == 0);
 }
 
 static bool muct_xgmi_outbox_may_take(uint64_t owner, bool is_examined)
@@ -69,28 +43,31 @@ static bool muct_xgmi_outbox_may_take(uint64_t owner, bool is_examined)
            (is_examined && muct_xgmi_owner_is_dead(owner));
 }
 
-/*
- * @return UCS_ERR_BUSY: another sender owns the ring, or has left messages in it.
- */
-static ucs_status_t muct_xgmi_outbox_take(muct_xgmi_outbox_t *outbox, int fd,
-                                          unsigned index, uint64_t self,
-                                          bool is_examined)
+/* Take ownership, unless another sender has it or has left messages. */
+static bool muct_xgmi_outbox_take(muct_xgmi_outbox_t *outbox, int fd, unsigned index,
+                                  uint64_t self, bool is_examined)
 {
     muct_xgmi_box_place_t *place = &outbox->box->places[index];
     uint64_t owner = atomic_load(&place->owner);
-    ucs_status_t status;
 
     if (atomic_load(&place->ring.is_broken) ||
         !muct_xgmi_outbox_may_take(owner, is_examined) ||
         !atomic_compare_exchange_strong(&place->owner, &owner, self)) {
-        return UCS_ERR_BUSY;
+        return false;
     }
 
-    status = muct_xgmi_outbox_use(outbox, fd, index);
-    if (status != UCS_OK) {
+    if (!muct_xgmi_outbox_was_read(place, fd, index)) {
+        /* a sender that was killed may have published a message and set no bit */
+        muct_xgmi_box_set_ready(outbox->box, index);
         atomic_store(&place->owner, MUCT_XGMI_BOX_GIVEN_BACK);
+        return false;
     }
-    return status;
+
+    outbox->place = place;
+    outbox->index = index;
+    outbox->ring.state = &place->ring;
+    outbox->ring.position = atomic_load(&place->ring.head);
+    return true;
 }
 
 /* The receiver looks at bits of the first num_used places. */
@@ -104,16 +81,15 @@ static void muct_xgmi_outbox_show(muct_xgmi_outbox_t *outbox, unsigned index)
 }
 
 /* Take the first one that is free, or of a dead sender if owners are examined. */
-static ucs_status_t muct_xgmi_outbox_search(muct_xgmi_outbox_t *outbox, int fd,
-                                            unsigned first, unsigned end, uint64_t self,
-                                            bool is_examined)
+static bool muct_xgmi_outbox_search(muct_xgmi_outbox_t *outbox, int fd, unsigned first,
+                                    unsigned end, uint64_t self, bool is_examined)
 {
-    ucs_status_t status = UCS_ERR_BUSY;
-
-    for (; (first < end) && (status == UCS_ERR_BUSY); ++first) {
-        status = muct_xgmi_outbox_take(outbox, fd, first, self, is_examined);
+    for (; first < end; ++first) {
+        if (muct_xgmi_outbox_take(outbox, fd, first, self, is_examined)) {
+            return true;
+        }
     }
-    return status;
+    return false;
 }
 
 /* It takes system calls to see whether the sender of a place is dead. All senders are
@@ -125,110 +101,171 @@ static ucs_status_t muct_xgmi_outbox_find_place(muct_xgmi_outbox_t *outbox, int 
 {
     const unsigned num_used =
         ucs_min(atomic_load(&outbox->box->num_used), MUCT_XGMI_BOX_RINGS);
-    ucs_status_t status;
+    const bool is_power = (num_used & (num_used - 1)) == 0;
 
-    status = muct_xgmi_outbox_search(outbox, fd, 0, num_used, self, false);
-    if ((status == UCS_ERR_BUSY) && ((num_used & (num_used - 1)) == 0)) {
-        status = muct_xgmi_outbox_search(outbox, fd, 0, num_used, self, true);
-    }
-    if (status == UCS_ERR_BUSY) {
-        status = muct_xgmi_outbox_search(outbox, fd, num_used, MUCT_XGMI_BOX_RINGS,
-                                         self, false);
-    }
-    if (status == UCS_ERR_BUSY) {
-        muct_error("process 0x%" PRIx64 " has %d senders of messages already",
-                   outbox->box->owner, MUCT_XGMI_BOX_RINGS);
+    if (!muct_xgmi_outbox_search(outbox, fd, 0, num_used, self, false) &&
+        !(is_power && muct_xgmi_outbox_search(outbox, fd, 0, num_used, self, true)) &&
+        !muct_xgmi_outbox_search(outbox, fd, num_used, MUCT_XGMI_BOX_RINGS, self,
+                                 false)) {
         return UCS_ERR_EXCEEDS_LIMIT;
     }
-    if (status == UCS_OK) {
-        atomic_store(&outbox->place->bell_slot, self_id.slot);
-        atomic_store(&outbox->place->bell_generation, self_id.generation);
-        muct_xgmi_outbox_show(outbox, outbox->index);
+
+    atomic_store(&outbox->place->bell_slot, self_id.slot);
+    atomic_store(&outbox->place->bell_generation, self_id.generation);
+    muct_xgmi_outbox_show(outbox, outbox->index);
+    return UCS_OK;
+}
+
+/* System calls are for the case that no place is free. */
+bool muct_xgmi_outbox_has_place(const muct_xgmi_box_t *box, uint64_t sender)
+{
+    const muct_xgmi_box_place_t *place;
+    uint64_t owner;
+    unsigned i;
+
+    if (atomic_load(&box->num_used) < MUCT_XGMI_BOX_RINGS) {
+        return true;
     }
-    return status;
+    for (i = 0; i < 2 * MUCT_XGMI_BOX_RINGS; ++i) {
+        place = &box->places[i % MUCT_XGMI_BOX_RINGS];
+        owner = atomic_load(&place->owner);
+        if ((owner == sender) ||
+            (!atomic_load(&place->ring.is_broken) &&
+             muct_xgmi_outbox_may_take(owner, i >= MUCT_XGMI_BOX_RINGS))) {
+            return true;
+        }
+    }
+    return false;
 }
 
 
-/* ---- life ---- */
+/* ---- files ---- */
 
 /* A process at its limit of open files cannot learn the state of the receiver. */
-static ucs_status_t muct_xgmi_outbox_no_file(const char *what, const char *path)
+static ucs_status_t muct_xgmi_outbox_no_file(const muct_xgmi_outbox_t *outbox,
+                                             const char *dir, const char *suffix)
 {
-    if ((errno == EMFILE) || (errno == ENFILE) || (errno == ENOMEM)) {
-        muct_error("opening %s%s failed: %m", what, path);
+    const int error = errno;
+    char path[512];
+
+    muct_xgmi_page_iface_path(dir, outbox->owner, outbox->id, suffix, path,
+                              sizeof(path));
+    if ((error == EMFILE) || (error == ENFILE) || (error == ENOMEM)) {
+        muct_error("opening %s failed: %s", path, strerror(error));
         return UCS_ERR_NO_MEMORY;
     }
 
-    muct_diag("opening %s%s failed: %m", what, path);
+    muct_diag("opening %s failed: %s", path, strerror(error));
     return UCS_ERR_UNREACHABLE;
 }
 
-static ucs_status_t muct_xgmi_outbox_map(muct_xgmi_outbox_t *outbox, int fd,
-                                         uint64_t owner, const char *path)
+static ucs_status_t muct_xgmi_outbox_open_box(const muct_xgmi_outbox_t *outbox,
+                                              const char *dir, int *fd_p)
 {
     struct stat st;
-    void *box;
 
-    if ((fstat(fd, &st) != 0) || ((uint64_t)st.st_size != muct_xgmi_box_size())) {
-        muct_error("%s has %lld bytes, expected %" PRIu64, path, (long long)st.st_size,
-                   muct_xgmi_box_size());
+    *fd_p = muct_xgmi_page_open_iface(dir, outbox->owner, outbox->id,
+                                      MUCT_XGMI_BOX_SUFFIX, S_IFREG);
+    if (*fd_p < 0) {
+        return muct_xgmi_outbox_no_file(outbox, dir, MUCT_XGMI_BOX_SUFFIX);
+    }
+    if ((fstat(*fd_p, &st) != 0) || ((uint64_t)st.st_size != muct_xgmi_box_size())) {
+        muct_error("the message file of process 0x%" PRIx64
+                   " has %lld bytes, expected %" PRIu64,
+                   outbox->owner, (long long)st.st_size, muct_xgmi_box_size());
+        close(*fd_p);
         return UCS_ERR_UNREACHABLE;
     }
-    box = mmap(NULL, sizeof(*outbox->box), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    return UCS_OK;
+}
+
+static ucs_status_t muct_xgmi_outbox_map(muct_xgmi_outbox_t *outbox, int fd)
+{
+    void *box =
+        mmap(NULL, sizeof(*outbox->box), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
     if (box == MAP_FAILED) {
-        muct_error("mmap(%s, %zu bytes) failed: %m", path, sizeof(*outbox->box));
+        muct_error("mmap(message file of process 0x%" PRIx64 ", %zu bytes) failed: %m",
+                   outbox->owner, sizeof(*outbox->box));
         return UCS_ERR_NO_MEMORY;
     }
 
     outbox->box = box;
-    if ((outbox->box->magic != MUCT_XGMI_BOX_MAGIC) || (outbox->box->owner != owner)) {
-        muct_error("%s is not the message file of process 0x%" PRIx64, path, owner);
+    if ((outbox->box->magic != MUCT_XGMI_BOX_MAGIC) ||
+        (outbox->box->owner != outbox->owner)) {
+        muct_error("the message file of process 0x%" PRIx64 " is another one",
+                   outbox->owner);
         munmap(box, sizeof(*outbox->box));
         return UCS_ERR_UNREACHABLE;
     }
     return UCS_OK;
 }
 
+static ucs_status_t muct_xgmi_outbox_map_ring(muct_xgmi_outbox_t *outbox, int fd)
+{
+    const off_t offset = (off_t)muct_xgmi_box_offset(outbox->index);
+    void *bytes;
+
+    if (!muct_xgmi_box_is_allowed()) {
+        muct_error("messages to process 0x%" PRIx64 " need a file of %" PRIu64
+                   " bytes, and files of this process may have %" PRIu64 " (ulimit -f)",
+                   outbox->owner, muct_xgmi_box_size(), muct_xgmi_page_file_limit());
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    if (!muct_shm_reserve(fd, offset, (off_t)MUCT_XGMI_RING_SIZE)) {
+        muct_error("no room for %" PRIu64 " bytes in shared memory, for messages to "
+                   "process 0x%" PRIx64 ": %m",
+                   MUCT_XGMI_RING_SIZE, outbox->owner);
+        return UCS_ERR_NO_MEMORY;
+    }
+    bytes =
+        mmap(NULL, MUCT_XGMI_RING_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, offset);
+    if (bytes == MAP_FAILED) {
+        muct_error("mmap(ring of process 0x%" PRIx64 ", %" PRIu64 " bytes) failed: %m",
+                   outbox->owner, MUCT_XGMI_RING_SIZE);
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    if (!muct_xgmi_ring_tx_init(&outbox->ring, &outbox->place->ring, bytes)) {
+        muct_error("the free ring of process 0x%" PRIx64 " has a message",
+                   outbox->owner);
+        outbox->ring.bytes = NULL;
+        munmap(bytes, MUCT_XGMI_RING_SIZE);
+        return UCS_ERR_IO_ERROR;
+    }
+    return UCS_OK;
+}
+
+
+/* ---- life ---- */
+
 static ucs_status_t muct_xgmi_outbox_init(muct_xgmi_outbox_t *outbox, const char *dir,
-                                          uint64_t owner, muct_xgmi_iface_id_t id,
                                           uint64_t self, muct_xgmi_iface_id_t self_id)
 {
     ucs_status_t status;
-    char path[512];
     int fd;
 
-    muct_xgmi_page_iface_path(dir, owner, id, MUCT_XGMI_BOX_SUFFIX, path, sizeof(path));
-    fd = muct_xgmi_page_open_iface(dir, owner, id, MUCT_XGMI_BOX_SUFFIX, S_IFREG);
-    if (fd < 0) {
-        return muct_xgmi_outbox_no_file("", path);
-    }
-
-    outbox->bell_fd = muct_xgmi_bell_open(dir, owner, id);
-    if (outbox->bell_fd < 0) {
-        status = muct_xgmi_outbox_no_file("the bell beside ", path);
-        goto out;
-    }
-    status = muct_xgmi_outbox_map(outbox, fd, owner, path);
+    status = muct_xgmi_outbox_open_box(outbox, dir, &fd);
     if (status != UCS_OK) {
-        goto err_close_bell;
-    }
-    status = muct_xgmi_outbox_find_place(outbox, fd, self, self_id);
-    if (status == UCS_OK) {
-        goto out;
+        return status;
     }
 
-    munmap(outbox->box, sizeof(*outbox->box));
-err_close_bell:
-    close(outbox->bell_fd);
-out:
+    status = muct_xgmi_outbox_map(outbox, fd);
+    if (status == UCS_OK) {
+        status = muct_xgmi_outbox_find_place(outbox, fd, self, self_id);
+        if (status != UCS_OK) {
+            munmap(outbox->box, sizeof(*outbox->box));
+        }
+    }
     close(fd);
     return status;
 }
 
-ucs_status_t muct_xgmi_outbox_open(const char *dir, uint64_t owner,
-                                   muct_xgmi_iface_id_t id, uint64_t self,
-                                   muct_xgmi_iface_id_t self_id,
-                                   muct_xgmi_outbox_t **outbox_p)
+ucs_status_t muct_xgmi_outbox_claim(const char *dir, uint64_t owner,
+                                    muct_xgmi_iface_id_t id, uint64_t self,
+                                    muct_xgmi_iface_id_t self_id,
+                                    muct_xgmi_outbox_t **outbox_p)
 {
     muct_xgmi_outbox_t *outbox = calloc(1, sizeof(*outbox));
     ucs_status_t status;
@@ -242,7 +279,8 @@ ucs_status_t muct_xgmi_outbox_open(const char *dir, uint64_t owner,
     outbox->num_endpoints = 1;
     outbox->owner = owner;
     outbox->id = id;
-    status = muct_xgmi_outbox_init(outbox, dir, owner, id, self, self_id);
+    outbox->bell_fd = -1;
+    status = muct_xgmi_outbox_init(outbox, dir, self, self_id);
     if (status != UCS_OK) {
         free(outbox);
         return status;
@@ -250,6 +288,29 @@ ucs_status_t muct_xgmi_outbox_open(const char *dir, uint64_t owner,
 
     *outbox_p = outbox;
     return UCS_OK;
+}
+
+ucs_status_t muct_xgmi_outbox_begin(muct_xgmi_outbox_t *outbox, const char *dir)
+{
+    ucs_status_t status;
+    int fd;
+
+    if (outbox->ring.bytes != NULL) {
+        return UCS_OK;
+    }
+    if (outbox->bell_fd < 0) {
+        outbox->bell_fd = muct_xgmi_bell_open(dir, outbox->owner, outbox->id);
+    }
+    if (outbox->bell_fd < 0) {
+        return muct_xgmi_outbox_no_file(outbox, dir, MUCT_XGMI_BELL_SUFFIX);
+    }
+
+    status = muct_xgmi_outbox_open_box(outbox, dir, &fd);
+    if (status == UCS_OK) {
+        status = muct_xgmi_outbox_map_ring(outbox, fd);
+        close(fd);
+    }
+    return status;
 }
 
 muct_xgmi_outbox_t *muct_xgmi_outbox_share(ucs_list_link_t *outboxes, uint64_t owner,
@@ -280,9 +341,13 @@ void muct_xgmi_outbox_close(muct_xgmi_outbox_t *outbox)
                                      */
         atomic_store(&outbox->place->owner, MUCT_XGMI_BOX_GIVEN_BACK);
     }
-    munmap(outbox->ring.bytes, MUCT_XGMI_RING_SIZE);
+    if (outbox->ring.bytes != NULL) {
+        munmap(outbox->ring.bytes, MUCT_XGMI_RING_SIZE);
+    }
     munmap(outbox->box, sizeof(*outbox->box));
-    close(outbox->bell_fd);
+    if (outbox->bell_fd >= 0) {
+        close(outbox->bell_fd);
+    }
     free(outbox);
 }
 

@@ -6,7 +6,8 @@
 /**
  * @file
  * Messages to an interface of another process, or of this one: a ring in its box
- * (xgmi_box.h). All endpoints of an interface to another one share a ring.
+ * (xgmi_box.h). All endpoints of an interface to another one share a ring. An endpoint
+ * claims it when it is made, and gives it memory with the first message.
  *
  * Threads. One at a time.
  */
@@ -26,14 +27,14 @@ typedef struct muct_xgmi_outbox {
     muct_xgmi_iface_id_t id;
     muct_xgmi_box_t *box;
     muct_xgmi_box_place_t *place;
-    unsigned index; /**< Of the place */
-    muct_xgmi_ring_tx_t ring;
-    int bell_fd; /**< Wakeup pipe of the receiver */
+    unsigned index;           /**< Of the place */
+    muct_xgmi_ring_tx_t ring; /**< bytes NULL: before the first message */
+    int bell_fd;              /**< Wakeup pipe of the receiver; -1 until then */
 } muct_xgmi_outbox_t;
 
 
 /**
- * Take a ring of an interface's box.
+ * Take a ring of an interface's box. It takes no memory there.
  *
  * @param [in] dir      Folder in shared memory.
  * @param [in] owner    Incarnation of the receiver.
@@ -44,20 +45,36 @@ typedef struct muct_xgmi_outbox {
  *
  * @return UCS_OK, or with the reason in the log
  * @return UCS_ERR_UNREACHABLE    The receiver has no box, any more.
- * @return UCS_ERR_EXCEEDS_LIMIT  It has as many senders as it can.
- * @return UCS_ERR_NO_MEMORY      There is no room in shared memory for a ring, or this
- *                                process has as many files open as it may.
+ * @return UCS_ERR_EXCEEDS_LIMIT  It has as many senders as it can; not logged.
+ * @return UCS_ERR_NO_MEMORY      There is no memory, or this process has as many files
+ *                                open as it may.
  */
-ucs_status_t muct_xgmi_outbox_open(const char *dir, uint64_t owner,
-                                   muct_xgmi_iface_id_t id, uint64_t self,
-                                   muct_xgmi_iface_id_t self_id,
-                                   muct_xgmi_outbox_t **outbox_p);
+ucs_status_t muct_xgmi_outbox_claim(const char *dir, uint64_t owner,
+                                    muct_xgmi_iface_id_t id, uint64_t self,
+                                    muct_xgmi_iface_id_t self_id,
+                                    muct_xgmi_outbox_t **outbox_p);
+
+
+/** Whether a process is a sender of a box already or can become one. */
+bool muct_xgmi_outbox_has_place(const muct_xgmi_box_t *box, uint64_t sender);
+
+
+/**
+ * Prepare for messages, unless another endpoint has done it.
+ *
+ * @return UCS_OK, or with the reason in the log
+ * @return UCS_ERR_UNREACHABLE  The receiver has no box any more.
+ * @return UCS_ERR_NO_MEMORY    There is no room in shared memory for a ring, or as
+ * above.
+ * @return UCS_ERR_IO_ERROR     Another process wrote to the ring.
+ */
+ucs_status_t muct_xgmi_outbox_begin(muct_xgmi_outbox_t *outbox, const char *dir);
 
 
 /**
  * Share the outbox of an earlier endpoint, unless its ring is broken.
  *
- * @param [in] outboxes  Members come from @ref muct_xgmi_outbox_open; the caller adds
+ * @param [in] outboxes  Members come from @ref muct_xgmi_outbox_claim; the caller adds
  *                       them.
  *
  * @return NULL: there is none.
@@ -66,7 +83,7 @@ muct_xgmi_outbox_t *muct_xgmi_outbox_share(ucs_list_link_t *outboxes, uint64_t o
                                            muct_xgmi_iface_id_t id);
 
 
-/** Undo one open or share. The last one leaves the list and returns the ring; what is
+/** Undo one claim or share. The last one leaves the list and returns the ring; what is
  * in it will be received. */
 void muct_xgmi_outbox_close(muct_xgmi_outbox_t *outbox);
 

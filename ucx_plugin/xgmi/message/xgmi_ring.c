@@ -4,9 +4,6 @@
 
 #include <string.h>
 
-/* A line of the caches: where messages begin */
-#define MUCT_XGMI_RING_LINE UINT64_C(64)
-
 /* First word of a message: its size and identity. Zero: no message yet. */
 #define MUCT_XGMI_RING_IS_MESSAGE 1
 #define MUCT_XGMI_RING_IS_END 2 /* the next one lies at the beginning of the ring */

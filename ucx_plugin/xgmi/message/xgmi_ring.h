@@ -26,6 +26,9 @@
 /** Bytes of a ring; a power of two */
 #define MUCT_XGMI_RING_SIZE UINT64_C(65536)
 
+/** A line of the caches: where messages begin */
+#define MUCT_XGMI_RING_LINE UINT64_C(64)
+
 /** Longest message, in bytes; less than half of a ring, so that every message fits
  * after a while */
 #define MUCT_XGMI_RING_MAX_MESSAGE 16384

@@ -13,9 +13,10 @@
  * containers with separate /dev/shm. The interface address names the process and the
  * interface in it.
  *
- * Reachability depends on these addresses alone and is the same on both sides: a side
- * that sends its messages here has offered no other transport for them. Liveness of the
- * other side is not examined; its endpoint reports it.
+ * Reachability depends on these addresses, and on free places for messages of each side
+ * at the other one. It is the same on both sides: a side that sends its messages here
+ * has offered no other transport for them. Liveness of the other side is not examined;
+ * its endpoint reports it.
  *
  * Both carry the version of this format. Processes of different versions do not reach
  * each other and log the reason; UCX takes another lane.
