@@ -5,7 +5,8 @@
 #   perf/kv_perf/pairs.sh FOLDER PAIRS GPUS [MORI_KV_PERF-OPTION...]
 #
 # Run in the folder of a build. Rank r's prefill has GPU r*GPUS/PAIRS, its decode the next
-# one. FOLDER gets a JSON file of each run. Without GPUS (0), in host memory.
+# one; options name other memory. FOLDER gets a JSON file of each run. Without GPUS (0), in
+# host memory.
 set -euo pipefail
 [[ ${1-} != -* ]] || {
     echo "perf/kv_perf/pairs.sh: no option '$1'; expected FOLDER PAIRS GPUS [OPTION...]" >&2
@@ -36,7 +37,7 @@ start() { # RANK NAME
 
     [ "$gpus" = 0 ] || devices=(--initiator_seg_type VRAM --target_seg_type VRAM
         --initiator_dev $(($1 * gpus / pairs)) --target_dev $((($1 * gpus / pairs + 1) % gpus)))
-    "$perf" "${options[@]}" "${devices[@]}" --start_lock "$lock" --json "$out/$2-$1.json" \
+    "$perf" "${devices[@]}" "${options[@]}" --start_lock "$lock" --json "$out/$2-$1.json" \
         >"$out/$2-$1.log" 2>&1 &
     pids+=($!)
 }

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Lists of scattered blocks from GPU to GPU by NIXL, as pip gives it, in two processes.
+"""Lists of scattered blocks between two processes by NIXL, as pip gives it: of GPUs and of the host.
 
     nixl_lists.py [--op WRITE|READ] [--blocks N] [--size BYTES] [--repeats N]
-                  [--no-thread] [--threads N] [--gpus OURS,THEIRS]
+                  [--no-thread] [--threads N] [--memory OURS,THEIRS]
 
 One transfer of prepared lists at a time, from the post until NIXL says DONE, with a
 notification each; the median, the best, and what the post alone took are printed. Each
@@ -17,6 +17,7 @@ import argparse
 import ctypes
 import importlib
 import json
+import mmap
 import os
 import socket
 import statistics
@@ -48,6 +49,8 @@ def nixl_api():
 class Gpu:
     """Memory of one GPU, by the runtime that the module uses."""
 
+    kind = "VRAM"
+
     def __init__(self, number, size):
         self.hip = ctypes.CDLL("libamdhip64.so.6")
         self.size = size
@@ -71,6 +74,32 @@ class Gpu:
         array = np.empty(self.size, dtype=np.uint8)
         self._copy(array.ctypes.data, self.address, DEVICE_TO_HOST)
         return array
+
+
+class Host:
+    """Memory of the host: shared by a memfd, which peers can map, or private."""
+
+    kind = "DRAM"
+
+    def __init__(self, name, size):
+        self.size = size
+        self.fd = os.memfd_create("nixl_lists") if name == "shared" else -1
+        if self.fd >= 0:
+            os.ftruncate(self.fd, size)
+        self.bytes = np.frombuffer(
+            mmap.mmap(self.fd, size, mmap.MAP_SHARED if self.fd >= 0 else mmap.MAP_PRIVATE), dtype=np.uint8
+        )
+        self.address = self.bytes.ctypes.data
+
+    def write(self, array):
+        self.bytes[:] = array.reshape(-1)
+
+    def read(self):
+        return self.bytes.copy()
+
+
+def allocate(name, size):
+    return Gpu(int(name), size) if name.isdigit() else Host(name, size)
 
 
 def pattern(size, salt):
@@ -108,17 +137,17 @@ class Line:
 class Side:
     """Common part of both processes: an agent, and memory registered with it."""
 
-    def __init__(self, name, options, gpu):
+    def __init__(self, name, options, memory):
         api = nixl_api()
         self.options = options
-        self.memory = Gpu(gpu, 2 * options.blocks * options.size)
+        self.memory = allocate(memory, 2 * options.blocks * options.size)
         self.agent = api.nixl_agent(
             name,
             api.nixl_agent_config(
                 enable_prog_thread=options.thread, num_threads=options.threads, backends=["UCX"]
             ),
         )
-        self.agent.register_memory([(self.memory.address, self.memory.size, 0, "")], "VRAM")
+        self.agent.register_memory([(self.memory.address, self.memory.size, 0, "")], self.memory.kind)
         self.notifications = set()
 
     def listen(self):
@@ -172,8 +201,8 @@ class Target(Side):
 class Initiator(Side):
     """Posts, and times what it posts."""
 
-    def __init__(self, options, gpu, line):
-        super().__init__("initiator", options, gpu)
+    def __init__(self, options, line):
+        super().__init__("initiator", options, options.memory[0])
         self.line = line
         name = self.agent.add_remote_agent(line.request("metadata"))
         self.name = name.decode() if isinstance(name, bytes) else name
@@ -182,8 +211,8 @@ class Initiator(Side):
         ]
         theirs = int(line.request("address"))
         self.lists = (
-            self.agent.prep_xfer_dlist("NIXL_INIT_AGENT", self._rows(self.memory.address, 0), "VRAM"),
-            self.agent.prep_xfer_dlist(self.name, self._rows(theirs, 1), "VRAM"),
+            self.agent.prep_xfer_dlist("NIXL_INIT_AGENT", self._rows(self.memory.address, 0), self.memory.kind),
+            self.agent.prep_xfer_dlist(self.name, self._rows(theirs, 1), "VRAM" if options.memory[1].isdigit() else "DRAM"),
         )
 
     def _rows(self, base, side):
@@ -256,26 +285,27 @@ def parse(arguments):
     parser.add_argument("--repeats", type=int, default=60, help="transfers that are timed (60)")
     parser.add_argument("--no-thread", dest="thread", action="store_false", help="run without NIXL's progress thread")
     parser.add_argument("--threads", type=int, default=0, help="NIXL's threads that post (0: the caller's)")
-    parser.add_argument("--gpus", default="0,1", help="GPUs of the initiator and the target (0,1)")
+    parser.add_argument(
+        "--memory",
+        default="0,1",
+        help="memory of the initiator and the target: the number of a GPU, shared or private (0,1)",
+    )
     parser.add_argument("--corrupt", action="store_true", help="change a byte behind the transfer: a control that must fail")
     parser.add_argument("--fd", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     for name in ("blocks", "size", "repeats"):
         if getattr(options, name) < 1:
             parser.error(f"--{name} {getattr(options, name)}: at least 1 was expected")
-    try:
-        options.gpus = [int(number) for number in options.gpus.split(",")]
-    except ValueError:
-        options.gpus = []
-    if len(options.gpus) != 2:
-        parser.error("--gpus: two numbers with a comma between them were expected, such as 0,1")
+    options.memory = options.memory.split(",")
+    if len(options.memory) != 2 or not all(name.isdigit() or name in ("shared", "private") for name in options.memory):
+        parser.error("--memory: two of a GPU's number, shared and private were expected, such as 0,shared")
     return options
 
 
 def main(arguments):
     options = parse(arguments)
     if options.fd is not None:
-        Target("target", options, options.gpus[1]).run(socket.socket(fileno=options.fd))
+        Target("target", options, options.memory[1]).run(socket.socket(fileno=options.fd))
         return 0
     ours, theirs = socket.socketpair()
     with subprocess.Popen(
@@ -285,7 +315,7 @@ def main(arguments):
         theirs.close()
         ours.settimeout(LIMIT)
         try:
-            Initiator(options, options.gpus[0], Line(ours)).run()
+            Initiator(options, Line(ours)).run()
         finally:
             ours.close()
             try:

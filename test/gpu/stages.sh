@@ -184,7 +184,7 @@ kv_layouts() {
 host_memory() {
     local sweep=(--total_buffer_size 1g --num_iter 64 --warmup_iter 4 --start_batch_size 256 --max_batch_size 256
         --start_block_size 4k --max_block_size 1m --pipeline_depth 4)
-    local quick=() kinds from to op
+    local quick=() kinds from to op number
 
     [ -z "$fake" ] || sweep=(--total_buffer_size 16m --num_iter 4 --warmup_iter 1 --start_batch_size 16
         --max_batch_size 16 --start_block_size 4k --max_block_size 16k)
@@ -205,6 +205,15 @@ host_memory() {
     for op in WRITE READ; do
         stage "host memory, DRAM to DRAM, $op, with cma" 40 kv "host-cma-$op" "${sweep[@]}" --op_type $op \
             --initiator_seg_type DRAM --target_seg_type DRAM
+    done
+    kv_setting=("UCX_TLS=mori_xgmi,mori_copy,tcp")
+    sweep+=(--start_block_size 64k --max_block_size 64k)
+    for number in 2 4; do
+        for kinds in "VRAM SHM" "SHM VRAM" "VRAM DRAM" "DRAM VRAM" "SHM SHM"; do
+            read -r from to <<<"$kinds"
+            stage "host memory, $number pairs, $from to $to" 40 pairs "host-$number-$from-$to" "$number" "${sweep[@]}" \
+                --initiator_seg_type "$from" --target_seg_type "$to"
+        done
     done
     kv_setting=()
     kv_collect "host${kv_suffix:-}"
@@ -394,28 +403,29 @@ pool() {
     grep ' KiB: ' "$work/stage.log" >>"$report"
 }
 
-# Lists of short and long blocks by NIXL as pip gives it: over mori_xgmi, and over the lane of
-# the UCX in its wheel.
+# Lists of short and long blocks by NIXL as pip gives it, between GPUs and with host memory:
+# over mori_xgmi, and over the lane of the UCX in its wheel.
 nixl() {
-    local lists=("256 32768" "1024 16384" "4096 4096" "65536 512") list size blocks op lane modules repeats=20
+    local lists=("256 32768 0,1" "1024 16384 0,1" "4096 4096 0,1" "65536 512 0,1" "65536 512 0,shared" "65536 512 0,private")
+    local list size blocks memory op lane modules repeats=20
 
     if [ ! -e "$root/gpu/nixl" ]; then
         print "-- nixl: skipped: no NIXL packed (GPU_NIXL)"
         return
     fi
-    [ -z "$fake" ] || lists=("256 64") repeats=1
+    [ -z "$fake" ] || lists=("256 64 0,1" "256 64 0,shared") repeats=1
     # NIXL refuses a list without CUDA where NVIDIA's GPUs are; without its modules UCX takes the
     # memory for HIP's
-    for lane in mori_xgmi,cuda_copy,tcp cuda_ipc,cuda_copy,tcp; do
+    for lane in mori_xgmi,mori_copy,tcp cuda_ipc,cuda_copy,tcp; do
         modules=all
         [[ $lane != mori_* ]] || modules=^cuda
-        [ -z "$fake" ] || lane=mori_xgmi,tcp modules=all
+        [ -z "$fake" ] || lane=mori_xgmi,mori_copy,tcp modules=all
         for list in "${lists[@]}"; do
-            read -r size blocks <<<"$list"
+            read -r size blocks memory <<<"$list"
             for op in WRITE READ; do
-                stage "NIXL $op, $blocks of $size by $lane" 40 inside env LD_LIBRARY_PATH=/gpu/lib:/gpu/driver:/gpu/nixl/cuda \
+                stage "NIXL $op, $blocks of $size, $memory, by $lane" 40 inside env LD_LIBRARY_PATH=/gpu/lib:/gpu/driver:/gpu/nixl/cuda \
                     PYTHONPATH=/gpu/nixl NIXL_LOG_LEVEL=FATAL UCX_TLS="$lane" UCX_MODULES="$modules" python3 "$tree/perf/nixl/nixl_lists.py" \
-                    --op $op --size "$size" --blocks "$blocks" --repeats $repeats &&
+                    --op $op --size "$size" --blocks "$blocks" --memory "$memory" --repeats $repeats &&
                     grep median "$work/stage.log" >>"$report"
             done
         done
@@ -484,12 +494,12 @@ fanout_blocks() {
     done
 }
 
-# pairs NAME OPTION..: eight ranks at once against one.
+# pairs NAME PAIRS OPTION..: as many ranks at once against one.
 pairs() {
-    local name=$1
+    local name=$1 number=$2
 
-    shift
-    inside env "${kv_setting[@]}" "$tree/perf/kv_perf/pairs.sh" "$out_inside/pairs-$name" 8 "$num_gpus" "$@" || return
+    shift 2
+    inside env "${kv_setting[@]}" "$tree/perf/kv_perf/pairs.sh" "$out_inside/pairs-$name" "$number" "$num_gpus" "$@" || return
     cat "$work/stage.log" >>"$report"
     cat "$out/pairs-$name"/*.json >"$out/pairs-$name.txt"
     rm -rf "$out/pairs-$name"
@@ -504,7 +514,7 @@ fanout_pairs() {
                 --warmup_requests 2 --total_buffer_size 12g --requests $((length > 8192 ? 60 : 400)))
             [ -z "$fake" ] || run=(--model "$name" --tp 8 --block_size 16 --input_length 256 --output_length 16 --exact_length
                 --post layer --requests 3 --total_buffer_size 128m)
-            stage "pairs $name $length" 90 pairs "$name-$length" "${run[@]}"
+            stage "pairs $name $length" 90 pairs "$name-$length" 8 "${run[@]}"
         done
     done
 }
