@@ -416,7 +416,7 @@ nixl() {
     [ -z "$fake" ] || lists=("256 64 0,1" "256 64 0,shared") repeats=1
     # NIXL refuses a list without CUDA where NVIDIA's GPUs are; without its modules UCX takes the
     # memory for HIP's
-    for lane in mori_xgmi,mori_copy,tcp cuda_ipc,cuda_copy,tcp; do
+    for lane in mori_xgmi,mori_copy,cuda_copy,tcp cuda_ipc,cuda_copy,tcp; do
         modules=all
         [[ $lane != mori_* ]] || modules=^cuda
         [ -z "$fake" ] || lane=mori_xgmi,mori_copy,tcp modules=all
