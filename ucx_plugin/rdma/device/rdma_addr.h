@@ -22,8 +22,7 @@
  *   10 flush address (8) | 18 flush rkey (4)
  *   22 control queue pair (3) | 25 queue pair numbers (3 each)
  *
- * If there is room and ECE is not switched off, 8 more bytes follow, which earlier
- * versions ignore:
+ * If there is room and ECE is not switched off, 8 more bytes follow:
  *   0 ECE vendor (4) | 4 ECE options (4)
  */
 
@@ -31,7 +30,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define MUCT_RDMA_ADDR_VERSION 2
+#define MUCT_RDMA_ADDR_VERSION 3
 #define MUCT_RDMA_ADDR_MAX_QPS 12
 #define MUCT_RDMA_ADDR_WISH 128
 #define MUCT_RDMA_DEV_ADDR_SIZE 30

@@ -39,10 +39,10 @@ void muct_rdma_ctl_msg_pack(const muct_rdma_ctl_msg_t *msg, void *buffer)
         muct_put_le(p + 67 + 3 * i, msg->qp_nums[i], 3);
     }
     muct_put_le(p + 103, msg->to_ctl_qp, 3);
-    muct_rdma_ece_pack(&msg->ece, p + MUCT_RDMA_CTL_MSG_LEAST);
-    p[MUCT_RDMA_CTL_MSG_NO_ANSWER] = msg->is_answer;
-    muct_put_le(p + MUCT_RDMA_CTL_MSG_NO_OWN, msg->own_ctl_qp, 3);
-    p[MUCT_RDMA_CTL_MSG_NO_READS] = msg->max_reads;
+    muct_rdma_ece_pack(&msg->ece, p + 106);
+    p[114] = msg->is_answer;
+    muct_put_le(p + 115, msg->own_ctl_qp, 3);
+    p[118] = msg->max_reads;
 }
 
 int muct_rdma_ctl_msg_unpack(const void *buffer, size_t length,
@@ -51,7 +51,7 @@ int muct_rdma_ctl_msg_unpack(const void *buffer, size_t length,
     const uint8_t *p = buffer;
     unsigned i;
 
-    if ((length < MUCT_RDMA_CTL_MSG_LEAST) || (p[0] != MUCT_RDMA_ADDR_VERSION) ||
+    if ((length < MUCT_RDMA_CTL_MSG_SIZE) || (p[0] != MUCT_RDMA_ADDR_VERSION) ||
         (p[1] < MUCT_RDMA_CTL_RENEW) || (p[1] > MUCT_RDMA_CTL_GONE) ||
         (p[66] > MUCT_RDMA_ADDR_MAX_QPS) ||
         (muct_rdma_dev_addr_unpack(p + 36, MUCT_RDMA_DEV_ADDR_SIZE, &msg->dev) != 0)) {
@@ -71,17 +71,9 @@ int muct_rdma_ctl_msg_unpack(const void *buffer, size_t length,
         msg->qp_nums[i] = (uint32_t)muct_get_le(p + 67 + 3 * i, 3);
     }
     msg->to_ctl_qp = (uint32_t)muct_get_le(p + 103, 3);
-    memset(&msg->ece, 0, sizeof(msg->ece));
-    if (length >= MUCT_RDMA_CTL_MSG_NO_ANSWER) {
-        muct_rdma_ece_unpack(p + MUCT_RDMA_CTL_MSG_LEAST, &msg->ece);
-    }
-    msg->is_answer =
-        (length >= MUCT_RDMA_CTL_MSG_NO_OWN) && (p[MUCT_RDMA_CTL_MSG_NO_ANSWER] & 1);
-    msg->own_ctl_qp = (length >= MUCT_RDMA_CTL_MSG_NO_READS)
-                          ? (uint32_t)muct_get_le(p + MUCT_RDMA_CTL_MSG_NO_OWN, 3)
-                          : 0;
-    msg->max_reads =
-        (length >= MUCT_RDMA_CTL_MSG_SIZE) ? p[MUCT_RDMA_CTL_MSG_NO_READS] : 0;
-
+    muct_rdma_ece_unpack(p + 106, &msg->ece);
+    msg->is_answer = p[114] & 1;
+    msg->own_ctl_qp = (uint32_t)muct_get_le(p + 115, 3);
+    msg->max_reads = p[118];
     return 0;
 }

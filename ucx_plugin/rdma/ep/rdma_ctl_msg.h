@@ -17,17 +17,11 @@
  *   106 ECE vendor (4) | 110 ECE options (4) | 114 is an answer
  *   115 control qp of the endpoint's own device (3)
  *   118 reads it answers at once
- * Earlier versions send the first 106 (no ECE), 114 (no answers), 115 (one control qp)
- * or 118 of them, and ignore the rest.
  */
 
 #include "rdma/device/rdma_addr.h"
 
 #define MUCT_RDMA_CTL_MSG_SIZE 119
-#define MUCT_RDMA_CTL_MSG_NO_READS 118
-#define MUCT_RDMA_CTL_MSG_NO_OWN 115
-#define MUCT_RDMA_CTL_MSG_NO_ANSWER 114
-#define MUCT_RDMA_CTL_MSG_LEAST 106
 
 typedef enum {
     MUCT_RDMA_CTL_RENEW = 1, /**< These are my new queue pairs */
@@ -39,8 +33,6 @@ typedef struct muct_rdma_ctl_id {
     uint32_t qp_num;
     uint32_t psn;
 } muct_rdma_ctl_id_t;
-
-#define MUCT_RDMA_CTL_NO_READS 255
 
 typedef struct muct_rdma_ctl_msg {
     uint8_t type;         /**< muct_rdma_ctl_type_t */
@@ -59,8 +51,7 @@ typedef struct muct_rdma_ctl_msg {
     bool is_answer;      /**< The sender is connected and waits for nothing */
     uint32_t own_ctl_qp; /**< Control qp of the endpoint's own device, whichever carries
                             it now; 0: unknown */
-    uint8_t max_reads;   /**< Reads the sender answers; 0: as in its address,
-                            MUCT_RDMA_CTL_NO_READS: none */
+    uint8_t max_reads;   /**< Reads the sender answers at once */
 } muct_rdma_ctl_msg_t;
 
 /** Pack into MUCT_RDMA_CTL_MSG_SIZE bytes. */

@@ -37,7 +37,7 @@ void muct_rdma_recover_send(muct_rdma_ep_t *ep, bool is_answer)
         .ece = ep->ece,
         .is_answer = is_answer,
         .own_ctl_qp = (own->ibv != NULL) ? own->ibv->qp_num : 0,
-        .max_reads = (ep->dest_reads > 0) ? ep->dest_reads : MUCT_RDMA_CTL_NO_READS,
+        .max_reads = ep->dest_reads,
     };
     unsigned i;
 

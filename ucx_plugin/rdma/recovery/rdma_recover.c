@@ -480,10 +480,7 @@ static void muct_rdma_recover_take_offer(muct_rdma_ep_t *ep, muct_rdma_iface_t *
 
     recover->offer = *msg;
     recover->has_offer = true;
-    if (msg->max_reads != 0) {
-        muct_rdma_ep_set_reads(
-            ep, (msg->max_reads != MUCT_RDMA_CTL_NO_READS) ? msg->max_reads : 0, false);
-    }
+    muct_rdma_ep_set_reads(ep, msg->max_reads, false);
     muct_rdma_move_to(
         ep, by, &msg->dev,
         msg->ctl_qp); /* no effect unless the device or its address has changed */
