@@ -55,8 +55,8 @@ static mkv_status_t mkv_open_check(mkv_ctx_t *ctx)
         (topology->cp_rank >= topology->cp_size) ||
         (topology->tp_rank >= topology->tp_size)) {
         return mkv_error(&ctx->log, MKV_ERR_INVALID,
-                         "topology dp %u/%u pp %u/%u cp %u/%u tp %u/%u: a rank is not "
-                         "below its size",
+                         "topology dp %u/%u pp %u/%u cp %u/%u tp %u/%u: expected each "
+                         "rank below its size",
                          topology->dp_rank, topology->dp_size, topology->pp_rank,
                          topology->pp_size, topology->cp_rank, topology->cp_size,
                          topology->tp_rank, topology->tp_size);

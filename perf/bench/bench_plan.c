@@ -125,7 +125,7 @@ static const bench_order_t *bench_order(void)
             return &bench_orders[i];
         }
     }
-    perf_error("BENCH_ORDER=%s is no order of blocks", name);
+    perf_error("BENCH_ORDER=%s; expected a name of an order of blocks", name);
     return NULL;
 }
 

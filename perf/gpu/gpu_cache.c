@@ -86,7 +86,7 @@ static void look_at(cache_worker_t *worker, unsigned layer, size_t piece, size_t
                      (piece + i) % cache->shape.num_blocks,
                      (cache->origins[(piece + i) % cache->shape.num_blocks] ==
                       CACHE_UNTOUCHED)
-                         ? "nobody should have touched"
+                         ? "no transfer may write"
                          : "does not hold what was moved there");
         }
     }

@@ -30,7 +30,7 @@ static int perf_agree_with(perf_channel_t *channel, const char *mine, char *othe
     }
     other[PERF_AGREEMENT - 1] = '\0';
     if (perf_options_differ(mine, other, text, sizeof(text))) {
-        perf_error("the two sides run different things: %s", text);
+        perf_error("the two sides have different options: %s", text);
         return -1;
     }
     return 0;

@@ -84,8 +84,9 @@ static int perf_pingpong_wait(perf_pingpong_t *pingpong, uint64_t num)
         if (deadline_ns == 0) {
             deadline_ns = now_ns + timeout_s * UINT64_C(1000000000);
         } else if (now_ns > deadline_ns) {
-            perf_error("the other process has not notified us for %u s; see --timeout",
-                       sweep->options->timeout_s);
+            perf_error(
+                "no notification came from the other process for %u s; see --timeout",
+                sweep->options->timeout_s);
             return -1;
         }
     }

@@ -215,7 +215,7 @@ static void perf_piece_error(perf_pool_t *pool, const perf_piece_t *piece,
         "expected 0x%02x (%s, key 0x%" PRIx64 ")",
         piece->layer, piece->part, piece->block, i, pool->shape.piece_bytes,
         (unsigned char)found[i], (unsigned char)pool->expected[i],
-        (key == PERF_POOL_UNTOUCHED) ? "a block nobody should have touched"
+        (key == PERF_POOL_UNTOUCHED) ? "a block that no transfer may write"
                                      : "what was moved there",
         key);
 }

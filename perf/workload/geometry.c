@@ -98,8 +98,8 @@ static int perf_share_init(const perf_component_t *component, unsigned tp,
         return -1;
     }
     if ((share->block_tokens % component->compress) != 0) {
-        perf_error("block of %u tokens; expected a multiple of the %u that %s makes "
-                   "one of",
+        perf_error("block of %u tokens; expected a multiple of the %u that %s merges "
+                   "into one",
                    share->block_tokens, component->compress, component->name);
         return -1;
     }

@@ -160,7 +160,7 @@ static int perf_options_check_blocks(const perf_options_t *options,
         if ((((here < there) ? here : there) % component->compress) != 0) {
             perf_error(
                 "--block_size is %u, --decode_block_size %u; expected multiples of "
-                "the %u tokens that %s of %s makes one of",
+                "the %u tokens that %s of %s merges into one",
                 here, there, component->compress, component->name, model->name);
             return -1;
         }

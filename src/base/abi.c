@@ -81,7 +81,7 @@ static mkv_status_t mkv_struct_check_known(const mkv_log_t *log,
         if (mkv_find_set(bytes + type->reserved[i].offset, type->reserved[i].size) <
             type->reserved[i].size) {
             return mkv_error(log, MKV_ERR_UNSUPPORTED,
-                             "%s: %s is set, which libmorikv %s does not know",
+                             "%s: %s is set, which libmorikv %s does not support",
                              type->name, type->reserved[i].name, mkv_version_string());
         }
     }
@@ -94,7 +94,7 @@ static mkv_status_t mkv_struct_check_known(const mkv_log_t *log,
                : mkv_error(
                      log, MKV_ERR_UNSUPPORTED,
                      "%s: the member at byte %zu of %zu is set, which libmorikv %s "
-                     "does not know: it knows %zu bytes",
+                     "does not support: its structure has %zu bytes",
                      type->name, at, size, mkv_version_string(), type->known);
 }
 
@@ -143,7 +143,7 @@ static mkv_status_t mkv_element_unknown(const mkv_log_t *log, const char *array,
                                         size_t index, const char *member)
 {
     return mkv_error(log, MKV_ERR_UNSUPPORTED,
-                     "%s[%zu].%s is set, which libmorikv %s does not know", array,
+                     "%s[%zu].%s is set, which libmorikv %s does not support", array,
                      index, member, mkv_version_string());
 }
 

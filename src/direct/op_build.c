@@ -36,7 +36,8 @@ static mkv_status_t mkv_op_check_note(mkv_peer_t *peer, const mkv_op_params_t *p
         return (params->note_length == 0)
                    ? MKV_OK
                    : mkv_error(log, MKV_ERR_INVALID,
-                               "operation: a note of %zu bytes without MKV_OP_NOTIFY",
+                               "operation: a note of %zu bytes, expected none without "
+                               "MKV_OP_NOTIFY",
                                params->note_length);
     }
     if (params->note_length > max) {
@@ -47,7 +48,8 @@ static mkv_status_t mkv_op_check_note(mkv_peer_t *peer, const mkv_op_params_t *p
     }
     if (!mkv_credit_has(peer, params->note_length)) {
         return mkv_error(log, MKV_ERR_BUSY,
-                         "operation: peer %s has not polled earlier messages",
+                         "operation: peer %s has not polled earlier messages; "
+                         "post it again later",
                          peer->name);
     }
     return MKV_OK;
@@ -59,7 +61,7 @@ static mkv_status_t mkv_op_check(mkv_peer_t *peer, const mkv_op_params_t *params
 
     if (params->flags & ~MKV_OP_FLAGS) {
         return mkv_error(log, MKV_ERR_UNSUPPORTED,
-                         "op_params: flags 0x%x, libmorikv %s knows 0x%x",
+                         "op_params: flags 0x%x, libmorikv %s supports 0x%x",
                          params->flags, mkv_version_string(), MKV_OP_FLAGS);
     }
     if (((unsigned)params->mode > MKV_READ) ||
@@ -67,7 +69,8 @@ static mkv_status_t mkv_op_check(mkv_peer_t *peer, const mkv_op_params_t *params
         ((params->note == NULL) && (params->note_length > 0))) {
         return mkv_error(log, MKV_ERR_INVALID,
                          "operation: mode %d, %zu pieces at %p, a note of %zu bytes at "
-                         "%p",
+                         "%p; expected MKV_WRITE or MKV_READ, and no NULL with a "
+                         "length",
                          (int)params->mode, params->num_pieces,
                          (const void *)params->pieces, params->note_length,
                          params->note);

@@ -46,8 +46,8 @@ static void mkv_ops_receive(mkv_peer_t *peer, const mkv_msg_t *msg, const void *
 static void mkv_op_expired(mkv_op_t *op)
 {
     if (!mkv_op_has_ended(op)) {
-        mkv_op_fail(op, MKV_ERR_XFER_TIMEOUT, "not complete in %u ms",
-                    op->params.timeout_ms);
+        mkv_op_fail(op, MKV_ERR_XFER_TIMEOUT,
+                    "not complete within its timeout of %u ms", op->params.timeout_ms);
     } else if (!op->is_quiet) {
         mkv_op_set_drain_deadline(op);
         mkv_peer_check_late_drain(op->peer, true, &op->seen, "operation",

@@ -31,17 +31,24 @@ typedef struct mkv_match {
 
 /* ---- Checks ---------------------------------------------------------------------- */
 
-static mkv_status_t mkv_match_error(const mkv_match_t *match, mkv_status_t status,
-                                    const char *what, uint64_t mine, uint64_t theirs)
+static mkv_status_t mkv_match_unfit(const mkv_match_t *match, mkv_status_t status,
+                                    const char *what, uint64_t mine, uint64_t theirs,
+                                    const char *expected)
 {
     const mkv_remote_t *remote = match->map->remote;
 
     return mkv_error(
         &remote->ctx->log, status,
         "peer %s: component %u layer %d part %u: %s is %llu here and %llu there, "
-        "expected equal",
+        "expected %s",
         remote->name, match->mine.component, match->mine.layer, match->mine.part, what,
-        (unsigned long long)mine, (unsigned long long)theirs);
+        (unsigned long long)mine, (unsigned long long)theirs, expected);
+}
+
+static mkv_status_t mkv_match_error(const mkv_match_t *match, mkv_status_t status,
+                                    const char *what, uint64_t mine, uint64_t theirs)
+{
+    return mkv_match_unfit(match, status, what, mine, theirs, "equal");
 }
 
 /* Zero is "not stated" */
@@ -157,17 +164,17 @@ static mkv_status_t mkv_match_set_grain(mkv_match_t *match)
     match->grain = (mine < theirs) ? mine : theirs;
     if ((mine % match->grain != 0) || (theirs % match->grain != 0) ||
         ((mine != theirs) && !is_known)) {
-        return mkv_match_error(match, MKV_ERR_PAGE,
-                               is_known ? "not a multiple of the other: tokens per unit"
-                                        : "tokens per unit",
+        return mkv_match_unfit(match, MKV_ERR_PAGE, "tokens per unit",
                                match->mine.tokens_per_unit,
-                               match->theirs.tokens_per_unit);
+                               match->theirs.tokens_per_unit,
+                               is_known ? "one to be a multiple of the other"
+                                        : "equal, or inner_bytes on both sides");
     }
     if (match->map->flags & MKV_MAP_TOKENS) {
         if (!is_known && (match->grain > 1)) {
-            return mkv_match_error(match, MKV_ERR_GEOMETRY,
-                                   "MKV_MAP_TOKENS needs inner_bytes, which",
-                                   match->mine.inner_bytes, match->theirs.inner_bytes);
+            return mkv_match_unfit(match, MKV_ERR_GEOMETRY, "inner_bytes",
+                                   match->mine.inner_bytes, match->theirs.inner_bytes,
+                                   "both with MKV_MAP_TOKENS");
         }
         match->grain = 1;
     }
@@ -203,16 +210,15 @@ static mkv_status_t mkv_match_component(const mkv_match_t *match, uint32_t *inde
     *index_p = (uint32_t)(component - map->components);
     sharing = &map->sharing[*index_p];
     if ((sharing->local_parts != my_parts) || (sharing->remote_parts != their_parts)) {
-        return mkv_match_error(match, MKV_ERR_GEOMETRY,
-                               "not as in the component's other regions: tokens per "
-                               "unit",
-                               match->my_tokens, match->their_tokens);
+        return mkv_match_unfit(match, MKV_ERR_GEOMETRY, "tokens per unit",
+                               match->my_tokens, match->their_tokens,
+                               "those of the component's other regions");
     }
     if ((match->mine.n_units * my_parts > UINT32_MAX) ||
         (match->theirs.n_units * their_parts > UINT32_MAX)) {
-        return mkv_match_error(
-            match, MKV_ERR_BOUNDS, "more than 2^32 - 1: blocks times their parts",
-            match->mine.n_units * my_parts, match->theirs.n_units * their_parts);
+        return mkv_match_unfit(match, MKV_ERR_BOUNDS, "blocks times their parts",
+                               match->mine.n_units * my_parts,
+                               match->theirs.n_units * their_parts, "at most 2^32 - 1");
     }
     if (!(map->flags & MKV_MAP_TOKENS)) {
         my_parts = their_parts = 1;
@@ -456,11 +462,10 @@ static mkv_status_t mkv_match_group(mkv_match_t *match, uint32_t group)
     }
     if (!(flags & (MKV_MAP_SRC | MKV_MAP_DST)) &&
         mkv_match_has_direction(match, group)) {
-        return mkv_match_error(match, MKV_ERR_TOPOLOGY,
-                               "several ranks hold the same, and the one that gives it "
-                               "depends on MKV_MAP_SRC or MKV_MAP_DST, which the map "
-                               "must have: size of the tp group",
-                               match->my_shape.size, match->their_shape.size);
+        return mkv_match_unfit(match, MKV_ERR_TOPOLOGY, "size of the tp group",
+                               match->my_shape.size, match->their_shape.size,
+                               "MKV_MAP_SRC or MKV_MAP_DST to choose among "
+                               "the ranks that hold the same elements");
     }
     return ((flags & MKV_MAP_DST) ? is_in : is_out) ? mkv_match_add_slice(match, &slice)
                                                     : MKV_OK;

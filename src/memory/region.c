@@ -51,8 +51,8 @@ static mkv_status_t mkv_region_check_name(mkv_ctx_t *ctx, const mkv_region_t *re
 {
     if (region->flags & ~MKV_REGION_FLAGS) {
         return mkv_error(&ctx->log, MKV_ERR_UNSUPPORTED,
-                         "region: flags 0x%x, libmorikv %s knows 0x%x", region->flags,
-                         mkv_version_string(), MKV_REGION_FLAGS);
+                         "region: flags 0x%x, libmorikv %s supports 0x%x",
+                         region->flags, mkv_version_string(), MKV_REGION_FLAGS);
     }
     if ((region->component >= MKV_MAX_COMPONENTS) || (region->layer == INT32_MAX)) {
         return mkv_error(&ctx->log, MKV_ERR_INVALID,
@@ -155,20 +155,22 @@ static mkv_status_t mkv_region_take_shape(mkv_ctx_t *ctx, mkv_region_t *info)
     if ((info->shard_rank >= info->shard_size) || (info->shard_size > MKV_MAX_SHARDS) ||
         (info->num_groups > MKV_MAX_GROUPS)) {
         return mkv_error(&ctx->log, MKV_ERR_INVALID,
-                         "component %u layer %d part %u: rank %u of %u, expected below "
-                         "that, which is at most %u; %u groups, expected at most %u; "
-                         "members that are not set are 0",
+                         "component %u layer %d part %u: shard_rank %u of "
+                         "shard_size %u, expected a rank below the size and a size of "
+                         "at most %u; %u groups, expected at most %u; set unused "
+                         "members to 0",
                          info->component, info->layer, info->part, info->shard_rank,
                          info->shard_size, MKV_MAX_SHARDS, info->num_groups,
                          MKV_MAX_GROUPS);
     }
     for (i = 0; i < MKV_MAX_GROUPS; ++i) {
         if ((info->groups[i] != 0) != (i < info->num_groups)) {
-            return mkv_error(&ctx->log, MKV_ERR_INVALID,
-                             "component %u layer %d part %u: group %u of %u has %u "
-                             "elements",
-                             info->component, info->layer, info->part, i,
-                             info->num_groups, info->groups[i]);
+            return mkv_error(
+                &ctx->log, MKV_ERR_INVALID,
+                "component %u layer %d part %u: group %u of %u has %u "
+                "elements, expected some below num_groups and 0 from there",
+                info->component, info->layer, info->part, i, info->num_groups,
+                info->groups[i]);
         }
     }
     if (mkv_region_has_shape(info) && (info->flags & MKV_REGION_BYTES)) {

@@ -177,8 +177,8 @@ mkv_status_t mkv_send(mkv_peer_t *peer, uint64_t id, uint32_t type, const void *
     if ((header_length > ctx->opts->max_message) || (length > ctx->opts->max_message)) {
         return mkv_error(
             &ctx->log, MKV_ERR_LENGTH,
-            "a message of %zu + %zu bytes is larger than option MAX_MESSAGE",
-            header_length, length);
+            "a message of %zu + %zu bytes is larger than option MAX_MESSAGE, %llu",
+            header_length, length, (unsigned long long)ctx->opts->max_message);
     }
 
     mkv_enter(ctx);
@@ -292,8 +292,8 @@ mkv_status_t mkv_map_create(mkv_peer_t *peer, const mkv_map_params_t *params,
     }
     if (mine.flags & ~known) {
         return mkv_error(&ctx->log, MKV_ERR_UNSUPPORTED,
-                         "map_params: flags 0x%x, libmorikv %s knows 0x%x", mine.flags,
-                         mkv_version_string(), known);
+                         "map_params: flags 0x%x, libmorikv %s supports 0x%x",
+                         mine.flags, mkv_version_string(), known);
     }
 
     pthread_mutex_lock(&ctx->pair_lock);

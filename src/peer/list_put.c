@@ -46,7 +46,7 @@ void mkv_peer_note_list_support(mkv_peer_t *peer, mkv_rmem_t *rmem, void *reques
         return;
     }
     mkv_log_info(peer->ctx,
-                 "peer %s: UCX has no lane with lists to memory of %" PRIu64
+                 "peer %s: no lane of UCX supports lists to memory of %" PRIu64
                  " bytes at 0x%" PRIx64 ", posting piece by piece",
                  peer->name, rmem->length, rmem->base);
 }
@@ -109,7 +109,7 @@ mkv_list_end_t mkv_peer_list_ended(mkv_peer_t *peer, ucs_memory_type_t local,
 
     if (*state != MKV_SGL_BAD) {
         mkv_log_info(peer->ctx,
-                     "peer %s: UCX takes no lists from memory type %d to %d (%s), "
+                     "peer %s: UCX refused a list from memory type %d to %d (%s), "
                      "posting piece by piece",
                      peer->name, (int)local, (int)remote, ucs_status_string(status));
     }

@@ -94,14 +94,14 @@ static mkv_status_t mkv_plan_check_units(const mkv_map_t *map, const mkv_units_t
     if ((units->num_local > 0) && (map->only_bytes & (1ull << units->component))) {
         return mkv_error(log, MKV_ERR_GEOMETRY,
                          "component %u has memory without units, of another length at "
-                         "peer %s: it takes plans of bytes",
+                         "peer %s; expected mkv_plan_create_bytes()",
                          units->component, map->remote->name);
     }
     grain = mkv_plan_grain(map, (uint32_t)(component - map->components), flags);
     if (!mkv_plan_lists_match(&grain, units)) {
         return mkv_error(
             log, MKV_ERR_LENGTH,
-            "component %u: %u blocks here, %u at peer %s; expected as many",
+            "component %u: %u blocks here, %u at peer %s; expected equal numbers",
             units->component, units->num_local, units->num_remote, map->remote->name);
     }
     if ((units->num_local > 0) && ((units->local == NULL) || (units->remote == NULL))) {
@@ -330,7 +330,7 @@ mkv_status_t mkv_plan_create(mkv_map_t *map, const mkv_units_t *units, size_t nu
     }
     if (flags & ~known) {
         return mkv_error(&map->ctx->log, MKV_ERR_UNSUPPORTED,
-                         "plan_create: flags 0x%x, libmorikv %s knows 0x%x", flags,
+                         "plan_create: flags 0x%x, libmorikv %s supports 0x%x", flags,
                          mkv_version_string(), known);
     }
     status = mkv_plan_make(map, units, num_units, flags, plan_p);

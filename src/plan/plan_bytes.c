@@ -24,7 +24,7 @@ static mkv_status_t mkv_bytes_check_entry(const mkv_map_t *map,
     if (!is_known) {
         return mkv_error(&map->ctx->log, MKV_ERR_UNSUPPORTED,
                          "bytes[%zu]: flags or a reserved member is set, which "
-                         "libmorikv %s does not know",
+                         "libmorikv %s does not support",
                          index, mkv_version_string());
     }
     if ((bytes->num > 0) &&
@@ -225,7 +225,7 @@ mkv_status_t mkv_plan_create_bytes(mkv_map_t *map, const mkv_bytes_t *bytes,
     }
     if (flags & ~(uint32_t)MKV_PLAN_UNCHECKED) {
         return mkv_error(&map->ctx->log, MKV_ERR_UNSUPPORTED,
-                         "plan_create_bytes: flags 0x%x, libmorikv %s knows 0x%x",
+                         "plan_create_bytes: flags 0x%x, libmorikv %s supports 0x%x",
                          flags, mkv_version_string(), MKV_PLAN_UNCHECKED);
     }
     lists = calloc(map->num_pairs + 1, sizeof(*lists));

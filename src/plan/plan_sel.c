@@ -27,7 +27,7 @@ static mkv_status_t mkv_plan_check_fields(const mkv_log_t *log, const mkv_sel_t 
 {
     if (sel->fields & ~MKV_SEL_ALL) {
         return mkv_error(log, MKV_ERR_UNSUPPORTED,
-                         "sel: fields 0x%x, libmorikv %s knows 0x%x", sel->fields,
+                         "sel: fields 0x%x, libmorikv %s supports 0x%x", sel->fields,
                          mkv_version_string(), MKV_SEL_ALL);
     }
     if ((!(sel->fields & MKV_SEL_COMPONENTS) && (sel->component_mask != 0)) ||
@@ -56,8 +56,11 @@ mkv_status_t mkv_plan_check_sel(const mkv_plan_t *plan, const mkv_sel_t *sel)
         return status;
     }
     if ((sel->layer_lo > sel->layer_hi) || (sel->pos_lo > sel->pos_hi)) {
-        return mkv_error(log, MKV_ERR_INVALID, "layers [%d, %d), positions [%u, %u)",
-                         sel->layer_lo, sel->layer_hi, sel->pos_lo, sel->pos_hi);
+        return mkv_error(
+            log, MKV_ERR_INVALID,
+            "sel: layers [%d, %d), positions [%u, %u), expected no end below its "
+            "begin",
+            sel->layer_lo, sel->layer_hi, sel->pos_lo, sel->pos_hi);
     }
     status = mkv_plan_check_layers(plan, sel);
     if ((status != MKV_OK) || !mkv_sel_has_positions(sel)) {
@@ -74,7 +77,8 @@ mkv_status_t mkv_plan_check_sel(const mkv_plan_t *plan, const mkv_sel_t *sel)
         max = (plan->parts[i].num_units > max) ? plan->parts[i].num_units : max;
     }
     if (sel->pos_hi > max) {
-        return mkv_error(log, MKV_ERR_BOUNDS, "positions [%u, %u), but the plan has %u",
+        return mkv_error(log, MKV_ERR_BOUNDS,
+                         "sel: positions [%u, %u), expected an end of at most %u",
                          sel->pos_lo, sel->pos_hi, max);
     }
     return MKV_OK;

@@ -230,8 +230,8 @@ mkv_status_t mkv_xfer_post(mkv_xfer_t *xfer, uint32_t leg, mkv_plan_t *plan,
         (my_gate.value == 0)) {
         status =
             mkv_error(&ctx->log, MKV_ERR_INVALID,
-                      "gate %llu: value 0 is there from the beginning, expected at "
-                      "least 1, or a callback",
+                      "gate %llu: value 0 opens at once, expected at least 1, or a "
+                      "callback",
                       (unsigned long long)my_gate.id);
     }
     if (status != MKV_OK) {

@@ -48,8 +48,9 @@ mkv_status_t mkv_xfer_request(mkv_xfer_t *xfer, uint32_t leg, const void *data,
     mkv_enter(ctx);
     last = (leg == MKV_LEG_ALL) ? xfer->num_legs : leg + 1;
     if (last > xfer->num_legs) {
-        status = mkv_error(&ctx->log, MKV_ERR_INVALID, "ask: leg %u of %u", leg,
-                           xfer->num_legs);
+        status = mkv_error(&ctx->log, MKV_ERR_INVALID,
+                           "request: leg %u, expected one below %u, or MKV_LEG_ALL",
+                           leg, xfer->num_legs);
     } else if (mkv_xfer_is_terminal(xfer)) {
         status = mkv_error(&ctx->log,
                            (xfer->status == MKV_OK) ? MKV_ERR_INVALID : xfer->status,
@@ -203,8 +204,8 @@ mkv_status_t mkv_xfer_refuse(mkv_peer_t *peer, uint64_t id, uint32_t epoch,
         return MKV_ERR_INVALID;
     }
     if ((code >= MKV_OK) || (code <= MKV_ERR_LAST)) {
-        return mkv_error(&ctx->log, MKV_ERR_INVALID, "refuse: code %d is no error",
-                         (int)code);
+        return mkv_error(&ctx->log, MKV_ERR_INVALID,
+                         "refuse: code %d, expected one of MKV_ERR_*", (int)code);
     }
     mkv_enter(ctx);
     packet = mkv_early_find(peer, id, epoch);

@@ -18,8 +18,10 @@ static mkv_status_t mkv_xfer_seal_check(mkv_xfer_t *xfer, uint32_t first, uint32
     uint32_t i;
 
     if (!xfer->is_active || (last > xfer->num_legs)) {
-        return mkv_error(log, MKV_ERR_INVALID, "seal: leg %u of %u, %s side", first,
-                         xfer->num_legs, xfer->is_active ? "active" : "passive");
+        return mkv_error(log, MKV_ERR_INVALID,
+                         "seal: leg %u on the %s side, expected one below %u, or "
+                         "MKV_LEG_ALL, on the active side",
+                         first, xfer->is_active ? "active" : "passive", xfer->num_legs);
     }
     if (mkv_xfer_is_terminal(xfer)) {
         return mkv_error(log, (xfer->status == MKV_OK) ? MKV_ERR_INVALID : xfer->status,
@@ -182,9 +184,9 @@ mkv_status_t mkv_xfer_done_data(const mkv_xfer_t *xfer, uint32_t leg,
     mkv_enter(ctx);
     if (xfer->is_active || (leg >= xfer->num_legs) || (xfer->state != MKV_XFER_DONE)) {
         status = mkv_error(&ctx->log, MKV_ERR_INVALID,
-                           "done_data: leg %u of %u, %s side, expected a passive side "
-                           "that is DONE",
-                           leg, xfer->num_legs, xfer->is_active ? "active" : "passive");
+                           "done_data: leg %u on the %s side, expected one below %u on "
+                           "a passive side that is DONE",
+                           leg, xfer->is_active ? "active" : "passive", xfer->num_legs);
     } else {
         *data_p = xfer->legs[leg].done_data;
         *length_p = xfer->legs[leg].done_length;
@@ -196,8 +198,8 @@ mkv_status_t mkv_xfer_done_data(const mkv_xfer_t *xfer, uint32_t leg,
 static mkv_status_t mkv_abort_check(const mkv_ctx_t *ctx, mkv_status_t code)
 {
     return ((code >= MKV_OK) || (code <= MKV_ERR_LAST))
-               ? mkv_error(&ctx->log, MKV_ERR_INVALID, "abort: code %d is no error",
-                           (int)code)
+               ? mkv_error(&ctx->log, MKV_ERR_INVALID,
+                           "abort: code %d, expected one of MKV_ERR_*", (int)code)
                : MKV_OK;
 }
 
@@ -211,10 +213,10 @@ mkv_status_t mkv_xfer_abort_leg(mkv_xfer_t *xfer, uint32_t leg, mkv_status_t cod
         return MKV_ERR_INVALID;
     }
     if ((status == MKV_OK) && ((leg >= xfer->num_legs) || (xfer->role != MKV_SRC))) {
-        status = mkv_error(&ctx->log, MKV_ERR_INVALID,
-                           "abort: leg %u of %u, %s; legs of a source end alone", leg,
-                           xfer->num_legs,
-                           (xfer->role == MKV_SRC) ? "source" : "destination");
+        status = mkv_error(
+            &ctx->log, MKV_ERR_INVALID,
+            "abort: leg %u of the %s, expected one below %u of the source", leg,
+            (xfer->role == MKV_SRC) ? "source" : "destination", xfer->num_legs);
     }
     if (status != MKV_OK) {
         return status;
@@ -256,7 +258,8 @@ mkv_status_t mkv_xfer_extend(mkv_xfer_t *xfer, uint32_t timeout_ms)
     }
     if (timeout_ms == 0) {
         return mkv_error(&ctx->log, MKV_ERR_INVALID,
-                         "extend: 0 ms; mkv_xfer_abort() ends a transfer");
+                         "extend: 0 ms, expected at least 1; mkv_xfer_abort() ends "
+                         "a transfer");
     }
 
     mkv_enter(ctx);
@@ -349,7 +352,8 @@ mkv_status_t mkv_xfer_query_leg(const mkv_xfer_t *xfer, uint32_t index,
         return MKV_ERR_INVALID;
     }
     if (index >= xfer->num_legs) {
-        return mkv_error(log, MKV_ERR_INVALID, "query_leg: leg %u of %u", index,
+        return mkv_error(log, MKV_ERR_INVALID,
+                         "query_leg: leg %u, expected one below %u", index,
                          xfer->num_legs);
     }
     leg = &xfer->legs[index];

@@ -70,7 +70,7 @@ static ucs_sys_device_t muct_topo_find(const muct_gpu_t *gpu, int device)
     }
     muct_topo_physical(bdf);
     if (ucs_topo_find_device_by_bdf_name(bdf, &sys_dev) != UCS_OK) {
-        muct_diag("UCX knows no system device for device %d at '%s'", device, bdf);
+        muct_diag("UCX has no system device for device %d at '%s'", device, bdf);
         return UCS_SYS_DEVICE_ID_UNKNOWN;
     }
 

@@ -485,7 +485,8 @@ static ucs_status_t muct_rdma_iface_open(uct_md_h md, uct_worker_h worker,
 
     if (!(params->field_mask & UCT_IFACE_PARAM_FIELD_OPEN_MODE) ||
         !(params->open_mode & UCT_IFACE_OPEN_MODE_DEVICE)) {
-        muct_error("mori_rdma opens by device only");
+        muct_error("mori_rdma opens interfaces by device, expected "
+                   "UCT_IFACE_OPEN_MODE_DEVICE");
         return UCS_ERR_UNSUPPORTED;
     }
 
@@ -535,8 +536,7 @@ static ucs_status_t muct_rdma_tl_query_devices(uct_md_h uct_md,
 
     if (muct_rdma_md_get_flush_page(md, &flush_mem) != UCS_OK) {
         num_ports = 0;
-        muct_warn("%s: it registers no memory, so its ports are left out",
-                  md->device.name);
+        muct_warn("%s is not used: registering host memory failed", md->device.name);
     }
 
     for (port = 1; port <= num_ports; ++port) {

@@ -296,7 +296,7 @@ class Context:
         if unit_bytes is not None and unit_bytes <= 0:
             raise ValueError(f"unit_bytes is {unit_bytes}; expected at least 1")
         if unit_bytes is not None and unit_bytes > place.length:
-            raise ValueError(f"unit_bytes is {unit_bytes}; the memory has {place.length} bytes")
+            raise ValueError(f"unit_bytes is {unit_bytes}; expected at most the memory's {place.length} bytes")
         numbers = {"component": component, "layer": layer, "part": part, "unit_stride": unit_stride, "n_units": n_units or 0}
         for name, value in numbers.items():
             if not isinstance(value, SupportsIndex):

@@ -70,7 +70,7 @@ def columns(named: dict[str, Numbers]) -> tuple[list[memoryview], int]:
     counts = {len(view) for view, values in zip(found, named.values()) if not _is_one(values)}
     if len(counts) > 1:
         told = ", ".join(f"{len(view)} {name}" for view, name in zip(found, named))
-        raise ValueError(f"{told}; expected as many of each")
+        raise ValueError(f"{told}; expected equal numbers")
     return found, counts.pop() if counts else 1
 
 

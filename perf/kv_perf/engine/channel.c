@@ -360,7 +360,7 @@ static int perf_channel_wait(perf_channel_t *channel, perf_idle_t idle, void *ar
             return -1;
         }
         if (perf_clock_ns() > deadline) {
-            perf_error("the %s process said nothing for %u s; see --timeout",
+            perf_error("the %s process sent nothing for %u s; see --timeout",
                        channel->name, channel->timeout_s);
             return -1;
         }

@@ -475,7 +475,7 @@ START_TEST(memory_without_units_may_be_of_another_length)
 
     bind_bytes(MKV_WRITE, "tcp", &whole, &half, block_0, 1, NULL);
     IS(mkv_plan_create(A->maps[1], &units, 1, 0, &plan), MKV_ERR_GEOMETRY);
-    expect_error("takes plans of bytes");
+    expect_error("expected mkv_plan_create_bytes()");
     piece(0, LENGTH - 8, 0, 8);
     plan = plan_of(1, 0, 0);
     move(plan);

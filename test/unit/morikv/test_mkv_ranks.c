@@ -329,9 +329,9 @@ START_TEST(what_cannot_be_cut_is_refused_with_its_numbers)
     other = heads;
     other.tokens[1] = 6;
     refused(&heads, &other, 2, 4, MKV_MAP_SRC, MKV_ERR_PAGE,
-            "not a multiple of the other: tokens per unit is 4 here and 6 there");
+            "tokens per unit is 4 here and 6 there, expected one to be a multiple");
     refused(&latent, &latent, 4, 2, 0, MKV_ERR_TOPOLOGY,
-            "depends on MKV_MAP_SRC or MKV_MAP_DST");
+            "expected MKV_MAP_SRC or MKV_MAP_DST");
     refused(&latent, &latent, 4, 2, MKV_MAP_SRC | MKV_MAP_DST, MKV_ERR_INVALID,
             "not both");
 }
@@ -414,12 +414,12 @@ START_TEST(parts_of_blocks_are_bounded_and_of_one_number)
 
     match(one, many, 1, 0, MKV_OK, NULL);
     many[0].n_units = 2;
-    match(one, many, 1, 0, MKV_ERR_BOUNDS, "more than 2^32 - 1");
+    match(one, many, 1, 0, MKV_ERR_BOUNDS, "expected at most 2^32 - 1");
     one[1] = one[0];
     many[0].n_units = 1;
     many[1] = one[0];
     match(one, many, 2, 0, MKV_ERR_GEOMETRY,
-          "not as in the component's other regions: tokens per unit");
+          "expected those of the component's other regions");
 }
 END_TEST
 
@@ -463,9 +463,9 @@ START_TEST(tokens_that_one_side_does_not_state_differ_from_nothing)
     match(&stated, &other, 1, 0, MKV_OK, NULL);
     match(&other, &other, 1, MKV_MAP_TOKENS, MKV_OK, NULL); /* states */
     match(&stated, &other, 1, MKV_MAP_TOKENS, MKV_ERR_GEOMETRY,
-          "MKV_MAP_TOKENS needs inner_bytes");
+          "expected both with MKV_MAP_TOKENS");
     match(&stated, &stated, 1, MKV_MAP_TOKENS, MKV_ERR_GEOMETRY,
-          "MKV_MAP_TOKENS needs inner_bytes, which is 0 here and 0 there");
+          "inner_bytes is 0 here and 0 there, expected both with MKV_MAP_TOKENS");
 }
 END_TEST
 
@@ -504,7 +504,7 @@ START_TEST(units_of_a_wrong_size_are_refused)
     expect_error("12 elements cannot be divided among 5 ranks");
     region.shard_size = 1;
     IS(add(&region), MKV_ERR_INVALID);
-    expect_error("rank 1 of 1");
+    expect_error("shard_rank 1 of shard_size 1");
     region.shard_size = 4;
     region.groups[1] = 1;
     IS(add(&region), MKV_ERR_INVALID);

@@ -378,7 +378,7 @@ START_TEST(a_leg_is_sealed_once_by_the_posting_side_when_it_is_bound)
     ck_assert_ptr_nonnull(strstr(mkv_last_error(), "seal after event EXPOSED"));
     pair_expose(passive, 0, NUM);
     pair_run();
-    refuse_seal(active, 1, "leg 1 of 1");
+    refuse_seal(active, 1, "leg 1 on the active side, expected one below 1");
     refuse_seal(passive, 0, "passive side");
     plan = pair_plan(A, 1, 0, 0, NUM, 0);
     OK(mkv_xfer_post(active, 0, plan, NULL, NULL));

@@ -83,7 +83,7 @@ START_TEST(measurement_that_stands_still_is_an_error)
     two.end_ns = clock_ns + 10 * TIMEOUT_S * 1000 * MS;
     ck_assert_int_eq(perf_run_barrier(&two.leaf, two_idle, &two), -1);
     ck_assert_str_eq(perf_last_error(),
-                     "the prefill process said nothing for 2 s; see --timeout");
+                     "the prefill process sent nothing for 2 s; see --timeout");
     ck_assert_uint_lt(clock_ns - start_ns, 2 * TIMEOUT_S * 1000 * MS);
     two_teardown(&two);
 }

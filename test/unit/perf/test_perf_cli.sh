@@ -146,7 +146,7 @@ refused "takes 44 blocks; expected at most the pool's 16" "${model[@]}" \
 refused "expected WRITE, or --scheme pairwise" --scheme pingpong --op_type READ
 refused "no 9 blocks of 4096 bytes fit" --start_batch_size 9 --total_buffer_size 32k
 refused "--json '/no/such/dir/x' cannot be written" --json /no/such/dir/x
-refused "the two sides run different things: --num_iter is 1000 here and 7 there" --role prefill --peer "$work/peer" &
+refused "the two sides have different options: --num_iter is 1000 here and 7 there" --role prefill --peer "$work/peer" &
 timeout 600 "$perf" --role decode --peer "$work/peer" --num_iter 7 >/dev/null 2>&1
 wait $! || fail "different options on the two sides"
 

@@ -147,7 +147,7 @@ static const struct {
     {"--model Kimi-K2 --block_size 16 --decode_block_size 24",
      "--decode_block_size is 24; expected a multiple or a part of --block_size, 16"},
     {"--model GLM-5.3-Flash --block_size 12 --decode_block_size 6",
-     "expected multiples of the 4 tokens that pooled of GLM-5.3-Flash makes one of"},
+     "expected multiples of the 4 tokens that pooled of GLM-5.3-Flash merges into one"},
     {"--model Gemma-4-31B --block_size 16 --decode_block_size 32",
      "window of Gemma-4-31B is a window; expected --block_size, 16"},
     {"--model DeepSeek-V4-Pro --block_size 128 --decode_block_size 256",

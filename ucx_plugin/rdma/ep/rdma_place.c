@@ -16,7 +16,7 @@ static ucs_status_t muct_rdma_iface_grow_places(muct_rdma_iface_t *iface)
     muct_rdma_place_t *places;
 
     if (num > MUCT_RDMA_WR_ID_SLOT_MASK + 1) {
-        muct_error("interface has %u queue pairs, which is the limit",
+        muct_error("interface has %u queue pairs, the most that it can have",
                    iface->num_places);
         return UCS_ERR_EXCEEDS_LIMIT;
     }

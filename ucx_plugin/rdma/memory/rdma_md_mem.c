@@ -42,7 +42,7 @@ static ucs_status_t muct_rdma_md_find_page(muct_rdma_md_t *md, const void *addre
     status = muct_rdma_gpu_pages_get(md, info.device, params->is_quiet, &params->page);
     if (status == UCS_ERR_UNSUPPORTED) {
         ucs_log(params->is_quiet ? UCS_LOG_LEVEL_DEBUG : UCS_LOG_LEVEL_ERROR,
-                "GPU memory %p: the runtime says it is of GPU %d, expected 0 to %d, so "
+                "GPU memory %p: the runtime reports GPU %d, expected 0 to %d, so "
                 "peers could not flush their writes to it; UCX_MORI_RDMA_GPU_FLUSH=n "
                 "goes without",
                 address, info.device, MUCT_RDMA_KEY_NUM_GPUS - 1);

@@ -177,7 +177,7 @@ ucs_status_t muct_rdma_mem_set_gone(const struct ibv_pd *pd)
 
     gone = malloc(sizeof(*gone));
     if (gone == NULL) {
-        muct_error("failed to allocate the mark of a device that is gone");
+        muct_error("failed to allocate a marker for a removed device");
         return UCS_ERR_NO_MEMORY;
     }
 

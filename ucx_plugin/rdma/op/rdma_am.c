@@ -284,8 +284,8 @@ static ucs_status_t muct_rdma_am_fill_sges(const muct_rdma_ep_t *ep,
         data = iov[i].buffer;
         for (left = iov[i].length; left > 0; left -= part, data += part) {
             if ((unsigned)wr->num_sge == ep->chans[0].sq.max_sge) {
-                muct_error("message of %zu blocks lies under more keys than its %u "
-                           "entries",
+                muct_error("message of %zu blocks spans more keys than a work "
+                           "request has entries, %u",
                            iovcnt, ep->chans[0].sq.max_sge - 1);
                 return UCS_ERR_INVALID_PARAM;
             }

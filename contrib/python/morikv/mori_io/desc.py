@@ -28,7 +28,7 @@ class _Packed:
         if not packed.startswith(cls._MAGIC):
             raise ValueError(
                 f"{len(packed)} bytes that begin with {packed[:8]!r} are no {cls.__name__} of "
-                f"morikv; expected {cls._MAGIC!r}: is the other side's mori.io morikv's, too?"
+                f"morikv; expected {cls._MAGIC!r}: use the mori.io of morikv on both sides"
             )
         try:
             values = json.loads(packed[len(cls._MAGIC) :])

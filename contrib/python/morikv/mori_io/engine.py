@@ -386,7 +386,7 @@ class IOEngine:
     ) -> list[TransferStatus]:
         every = (local_mems, local_offsets, remote_mems, remote_offsets, sizes, transfer_uids)
         if len({len(each) for each in every}) != 1:
-            raise ValueError(f"{[len(each) for each in every]} entries; expected as many of each")
+            raise ValueError(f"{[len(each) for each in every]} entries; expected equal numbers")
         return [
             self._post(mode, local, remote, local_offset, remote_offset, size, uid)
             for local, local_offset, remote, remote_offset, size, uid in zip(*every)

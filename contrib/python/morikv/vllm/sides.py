@@ -209,7 +209,10 @@ class Reader(_Leg):
             theirs = remote[component] = list(units.remote) if units else []
             first = progress.span.stop - len(theirs)
             if first < progress.span.start:
-                raise ValueError(f"{len(theirs)} blocks wanted of {len(progress.span)}")
+                raise ValueError(
+                    f"the decode engine exposed {len(theirs)} blocks; expected at most "
+                    f"{len(progress.span)}"
+                )
             self._posted[component] = [first] * len(progress.done)
         self._remote = remote
         self.pump()
@@ -285,7 +288,7 @@ class Target(_Leg):
             for leg in range(len(maps)):
                 self.transfer.expose(blocks, leg)
         count = sum(map(len, blocks.values()))
-        logger.debug("morikv: asking for %s, %d blocks", self.request_id, count)
+        logger.debug("morikv: requesting %s, %d blocks", self.request_id, count)
         self.transfer.request(about_us)
 
     def on_exposed(self, event: Event) -> None:
@@ -294,7 +297,10 @@ class Target(_Leg):
         for component, blocks in self.load.blocks.items():
             remote = event.units[component].remote if component in event.units else []
             if len(remote) < len(blocks):
-                raise ValueError(f"{len(remote)} blocks there, {len(blocks)} are needed")
+                raise ValueError(
+                    f"the prefill engine exposed {len(remote)} blocks; expected at least "
+                    f"{len(blocks)}"
+                )
             units[component] = blocks, list(remote[len(remote) - len(blocks) :])
         begin = time.monotonic()
         plan = self._plan(self.transfer.maps[event.leg], units)

@@ -48,7 +48,10 @@ class Worker:
         parallel = config.parallel_config
         others = parallel.pipeline_parallel_size, parallel.decode_context_parallel_size
         if max(*others, parallel.prefill_context_parallel_size) > 1:
-            raise NotImplementedError("MorikvConnector moves caches of tensor parallel ranks only")
+            raise NotImplementedError(
+                "MorikvConnector supports tensor parallelism alone; expected pipeline and context "
+                "parallel sizes of 1"
+            )
         self._size = parallel.tensor_parallel_size
         self._rank = parallel.rank % self._size
         self._groups = groups_of(cache_config)
@@ -205,7 +208,7 @@ class Worker:
             call(*arguments)
         except Exception as error:
             if not isinstance(error, (errors.MorikvError, ValueError)):
-                logger.exception("morikv: unexpected")
+                logger.exception("morikv: a transfer failed with an unexpected error")
             side.give_up(str(error))
             if isinstance(side, Reader):  # sources and targets report to the engine
                 logger.warning("morikv: request %s: %s", side.source.request_id, error)
@@ -279,7 +282,7 @@ class Worker:
                 self._requests.popitem(last=False)
         else:
             self._stats["num_notifications_after_expiry"].append(1)
-            self._refuse(event, self._gone.get(event.id, "not held here, or no longer"))
+            self._refuse(event, self._gone.get(event.id, "its blocks are not held here, or no longer"))
 
     def _refuse(self, event: Event, why: str) -> None:
         assert event.peer is not None
@@ -291,7 +294,7 @@ class Worker:
     def _serve(self, source: Source, event: Event) -> None:
         assert event.peer is not None
         if source.error or not source.admits(event.peer, event.data):
-            self._refuse(event, source.error or "asked for before")
+            self._refuse(event, source.error or "requested before")
             return
         mode = Mode(event.value)
         try:
@@ -317,7 +320,7 @@ class Worker:
         now = time.monotonic()
         for id in [id for id, (end, _events) in self._requests.items() if end < now]:
             for event in self._requests.pop(id)[1]:
-                self._refuse(event, "not begun here, or over")
+                self._refuse(event, "no prefill of it began here in time")
         for source in list(self._sources.values()):
             if source.is_kept and source.deadline < now:
                 logger.warning("morikv: no decode engine requested %s in time", source.request_id)
