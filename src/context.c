@@ -157,8 +157,8 @@ static void mkv_ctx_open_claims(mkv_ctx_t *ctx)
                      "host cannot prove that their blocks are free",
                      ctx->opts->shm_dir, strerror(errno));
     }
-    ctx->ends_fd =
-        epoll_create1(EPOLL_CLOEXEC); /* optional: without it, ends are polled */
+    ctx->ends_fd = epoll_create1(EPOLL_CLOEXEC); /* optional: without epoll, the ends of
+                                                  * processes are polled */
 }
 
 static void mkv_ctx_close_claims(mkv_ctx_t *ctx)
@@ -275,7 +275,7 @@ err_free:
 
 /* ---- Close ----------------------------------------------------------------------- */
 
-/* For what follows once connections have been cut, at DRAIN_TIMEOUT */
+/* Time for the steps after connections were cut at DRAIN_TIMEOUT */
 #define MKV_CLOSE_CUT_MS 5000
 
 /* Progress until the condition holds or the time is over */
@@ -290,7 +290,7 @@ static bool mkv_close_wait(mkv_ctx_t *ctx, bool (*is_over)(mkv_ctx_t *ctx),
             return false;
         }
         if (mkv_progress_locked(ctx) == 0) {
-            nanosleep(&pause, NULL); /* the other side may share our core */
+            nanosleep(&pause, NULL); /* the peer's thread may share our core */
         }
     }
     return true;
@@ -352,7 +352,7 @@ static mkv_status_t mkv_close_xfers(mkv_ctx_t *ctx, mkv_close_left_t *left)
     return MKV_OK;
 }
 
-/* @return How many there were. */
+/* @return Number of transfers that were open. */
 static unsigned mkv_close_maps(mkv_peer_t *peer)
 {
     unsigned count = 0;
@@ -404,7 +404,7 @@ static bool mkv_close_connections(mkv_ctx_t *ctx)
     return false;
 }
 
-/* Callbacks of calls in flight refer to posts: connections first, transfers after */
+/* Close connections before transfers: callbacks of calls in flight refer to posts */
 static void mkv_close_objects(mkv_ctx_t *ctx, mkv_close_left_t *left)
 {
     mkv_peer_t *peer, *next;
@@ -467,7 +467,7 @@ static void mkv_ctx_free(mkv_ctx_t *ctx)
  * for that flush, and its worker is left as it is. */
 static bool mkv_close_settle(mkv_ctx_t *ctx, mkv_status_t status)
 {
-    if (ctx->num_unmade == 0) { /* otherwise the flush never ends */
+    if (ctx->num_unmade == 0) { /* without it the flush never ends */
         mkv_worker_settle(ctx);
         if (mkv_close_wait(ctx, mkv_close_is_settled,
                            ctx->opts->drain_timeout + MKV_CLOSE_CUT_MS)) {
@@ -549,7 +549,8 @@ mkv_status_t mkv_close(mkv_ctx_t *ctx)
     mkv_gates_cleanup(ctx);
     mkv_list_cache_cleanup(ctx);
     mkv_worker_close(ctx);
-    mkv_ctx_close_claims(ctx); /* now nothing here touches a peer's memory */
+    mkv_ctx_close_claims(ctx); /* from here on nothing in this context touches a peer's
+                                * memory */
     status = mkv_close_result(ctx, status, memory, &left);
     mkv_leave_quietly(ctx);
     mkv_ctx_free(ctx);

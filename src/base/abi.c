@@ -49,7 +49,7 @@ MKV_STRUCT(event, op, {NULL, 0, 0});
 MKV_STRUCT(op_params, user_data, {NULL, 0, 0});
 MKV_STRUCT(op_attr, may_arrive, {NULL, 0, 0});
 
-/* The first byte that is not zero; size: none */
+/* Offset of the first byte that is not zero, or size if there is none */
 static size_t mkv_find_set(const void *memory, size_t size)
 {
     const unsigned char *bytes = memory;

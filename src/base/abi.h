@@ -37,7 +37,7 @@ extern const mkv_struct_t mkv_struct_open_params, mkv_struct_region,
  *
  * @return MKV_OK
  * @return MKV_ERR_INVALID      The size is less than any release has had.
- * @return MKV_ERR_UNSUPPORTED  A member is set that this library does not know.
+ * @return MKV_ERR_UNSUPPORTED A member is set that this library does not support.
  */
 mkv_status_t mkv_struct_read(const mkv_log_t *log, const mkv_struct_t *type,
                              const void *given, void *copy);
@@ -46,7 +46,8 @@ mkv_status_t mkv_struct_read(const mkv_log_t *log, const mkv_struct_t *type,
  * Copy out, as far as there is room; the rest of a larger structure becomes zero, and
  * the size member stays the caller's.
  *
- * @return MKV_OK, or MKV_ERR_INVALID: as above, nothing was written.
+ * @return MKV_OK, or MKV_ERR_INVALID: the size is less than any release has had.
+ * Nothing was written then.
  */
 mkv_status_t mkv_struct_write(const mkv_log_t *log, const mkv_struct_t *type,
                               const void *values, void *given);

@@ -18,7 +18,7 @@ static mkv_ctx_t *mkv_open_ctxs;
 static void mkv_forked(void)
 {
     ++mkv_num_forks;
-    mkv_open_ctxs = NULL; /* they are the parent's */
+    mkv_open_ctxs = NULL; /* the entries belong to the parent */
     (void)pthread_mutex_init(&mkv_open_lock,
                              NULL); /* a thread of the parent may hold it */
 }
@@ -94,8 +94,8 @@ uint64_t mkv_ctx_now(mkv_ctx_t *ctx)
     return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
 }
 
-/* The clock that is read without the processor's counter is behind by a tick, of 10 ms
- * at most; a machine that has no time for its ticks is late anyway. */
+/* The coarse clock, which needs no read of the processor's counter, lags by at most one
+ * tick of 10 ms. */
 #define MKV_TICK_NS (20 * MKV_NSEC_PER_MSEC)
 
 bool mkv_ctx_may_be_due(const mkv_ctx_t *ctx, uint64_t time)
@@ -110,7 +110,7 @@ bool mkv_ctx_may_be_due(const mkv_ctx_t *ctx, uint64_t time)
            time;
 }
 
-/* A counter through a bijection, from a random start */
+/* Map a counter with a random start through a bijection */
 uint64_t mkv_ctx_nonce(mkv_ctx_t *ctx)
 {
     uint64_t z;
@@ -157,7 +157,8 @@ void mkv_ctx_wake_threads(mkv_ctx_t *ctx)
 
     /* a sleeping thread is counted before its last check for work */
     if (__atomic_load_n(&ctx->num_asleep, __ATOMIC_SEQ_CST) > 0) {
-        (void)!write(ctx->threads_fd, &one, sizeof(one)); /* full: they are awake */
+        (void)!write(ctx->threads_fd, &one, sizeof(one)); /* fails when full: the
+                                                           * threads are awake */
     }
 }
 
@@ -167,7 +168,7 @@ void mkv_ctx_wake_all(mkv_ctx_t *ctx)
     uint64_t one = 1;
 
     if (fd >= 0) {
-        (void)!write(fd, &one, sizeof(one)); /* full: it is awake */
+        (void)!write(fd, &one, sizeof(one)); /* fails when full: the thread is awake */
     }
     if (ctx->threads_fd >= 0) {
         mkv_ctx_wake_threads(ctx);

@@ -46,10 +46,10 @@
 #define MKV_GATE_BUCKETS 1024u
 #define MKV_TOMBSTONES 4096u
 
-/* How much is given to UCX in one round, so that the lock is not held for long: about
- * as many calls as MAX_INFLIGHT_OPS lets be in flight to a peer */
+/* Bounds of one round, so that the lock is not held for long: cost of calls given to
+ * UCX, about as many calls as MAX_INFLIGHT_OPS allows in flight to a peer */
 #define MKV_ROUND_COST 32768u
-#define MKV_CALL_COST 8u      /* a piece of a list is 1 */
+#define MKV_CALL_COST 8u      /* a piece of a list costs 1 */
 #define MKV_ROUND_STEPS 1024u /* of a loop over regions, below a microsecond each */
 #define MKV_MAX_PEER_LISTENERS 2u
 
@@ -84,7 +84,7 @@ struct mkv_ctx {
     pthread_mutex_t mem_lock;    /* taken before lock, by calls that change regions */
     pthread_mutex_t pair_lock;   /* taken between these two, to pair or drop regions */
     unsigned num_waiting;        /* threads that wait for the lock; atomic */
-    unsigned num_turns;          /* times that the lock was taken; atomic */
+    unsigned num_turns;          /* number of times the lock was taken; atomic */
     struct mkv_threads *threads; /* NULL: PROGRESS_THREADS is 0 */
     int threads_fd;              /* wakes the threads; -1: there are none */
     unsigned num_asleep;         /* threads asleep or about to be; atomic */
@@ -110,9 +110,9 @@ struct mkv_ctx {
     bool is_closing;
     unsigned num_forks;   /* mkv_num_forks at open */
     uint64_t features;    /* MKV_FEATURE_* announced to peers */
-    mkv_ctx_t *next_kept; /* link of contexts that could not be closed */
-    mkv_ctx_t *next_open; /* link of the open contexts of this process */
-    unsigned ucp_version; /* minor version of the loaded library */
+    mkv_ctx_t *next_kept; /* link in the list of contexts that could not be closed */
+    mkv_ctx_t *next_open; /* link in the list of this process's open contexts */
+    unsigned ucp_version; /* minor version of the loaded UCX */
     void *address;
     size_t address_length;
 
@@ -163,14 +163,14 @@ struct mkv_ctx {
     struct mkv_signal *gates[MKV_GATE_BUCKETS];
 
     mkv_list_t new_events;        /* being filled, under the lock */
-    mkv_list_t free_events;       /* nodes for new ones */
+    mkv_list_t free_events;       /* nodes for new events */
     unsigned num_free_events;     /* length of free_events */
-    unsigned num_reserved_events; /* nodes to keep; atomic */
+    unsigned num_reserved_events; /* number of nodes to keep; atomic */
     unsigned num_new_events;
     /* under event_lock */
     mkv_list_t events;
     unsigned num_events;        /* length of events; atomic */
-    mkv_list_t polled_events;   /* their memory is void at the next poll */
+    mkv_list_t polled_events;   /* the next poll invalidates their memory */
     bool has_polled;            /* polled_events is not empty; atomic */
     mkv_list_t returned_events; /* nodes that polls are done with */
     unsigned num_returned_events;
@@ -238,14 +238,14 @@ static inline uint64_t mkv_ctx_time(mkv_ctx_t *ctx)
 bool mkv_ctx_may_be_due(const mkv_ctx_t *ctx, uint64_t time);
 /** Name of an instance: unique here for ever, unlikely to repeat elsewhere. */
 uint64_t mkv_ctx_nonce(mkv_ctx_t *ctx);
-/** Look at deadlines at this time at the latest. */
+/** Check deadlines at this time at the latest. */
 void mkv_ctx_deadline(mkv_ctx_t *ctx, uint64_t deadline);
 /** Run the steps that UCX's callbacks have deferred. @return Number of steps. */
 static inline unsigned mkv_ctx_step(mkv_ctx_t *ctx)
 {
     return ctx->step(ctx);
 }
-/** Whether a step is deferred to mkv_ctx_step(). */
+/** Whether mkv_ctx_step() has deferred work. */
 static inline bool mkv_ctx_has_steps(const mkv_ctx_t *ctx)
 {
     return !mkv_list_is_empty(&ctx->dirty_xfers) ||
@@ -257,7 +257,7 @@ static inline unsigned mkv_ctx_progress(mkv_ctx_t *ctx)
     return ctx->progress(ctx);
 }
 
-/** Whether posts were queued because the lock was taken. Needs no lock. */
+/** Whether other threads queued posts while the lock was taken. Needs no lock. */
 static inline bool mkv_ctx_has_submissions(const mkv_ctx_t *ctx)
 {
     return __atomic_load_n(&ctx->submissions, __ATOMIC_SEQ_CST) != NULL;
@@ -351,7 +351,7 @@ static inline void mkv_pause(mkv_ctx_t *ctx)
     mkv_enter(ctx);
 }
 
-/** Pause behind each MKV_ROUND_STEPS steps. @return Whether it was one. */
+/** Pause after every MKV_ROUND_STEPS steps. @return Whether the call paused. */
 static inline bool mkv_pause_at(mkv_ctx_t *ctx, size_t step)
 {
     bool is_due = (step % MKV_ROUND_STEPS == MKV_ROUND_STEPS - 1);

@@ -65,7 +65,7 @@ static void mkv_event_nodes_keep(mkv_ctx_t *ctx, mkv_list_t *nodes)
     mkv_event_nodes_free(nodes);
 }
 
-/* Polls do not have the context's lock, and so leave nodes where these are found */
+/* Polls run without the context's lock and return nodes in a list of their own */
 static void mkv_event_nodes_take_back(mkv_ctx_t *ctx)
 {
     mkv_list_t nodes;
@@ -187,7 +187,8 @@ void mkv_event_count(mkv_news_t *event, uint64_t *counter, uint64_t amount)
     node->amount = amount;
 }
 
-/* Under event_lock. More nodes than are reserved need not be kept. @return It is. */
+/* Called under event_lock. Keeps at most as many nodes as are reserved. @return Whether
+ * the node is kept. */
 static bool mkv_event_node_return(mkv_ctx_t *ctx, mkv_event_node_t *node)
 {
     if (ctx->num_returned_events >=
@@ -208,8 +209,7 @@ static void mkv_event_node_polled(mkv_ctx_t *ctx, mkv_event_node_t *node)
     }
 }
 
-/* The application has polled again: it is done with these. Nothing is freed under the
- * lock. */
+/* The next poll ends the use of these events. Nothing is freed under the lock. */
 static void mkv_events_recycle(mkv_ctx_t *ctx, mkv_list_t *nodes)
 {
     mkv_event_node_t *node, *next;
@@ -297,7 +297,7 @@ mkv_status_t mkv_poll(mkv_ctx_t *ctx, mkv_event_t *events, size_t event_size,
     if (mkv_ctx_has_published(ctx)) {
         now = mkv_ctx_now(ctx);
     } else if (!__atomic_load_n(&ctx->has_polled, __ATOMIC_RELAXED)) {
-        return MKV_OK; /* as most polls of a thread that waits */
+        return MKV_OK; /* the common case of a thread that waits */
     }
     mkv_list_init(&old);
     pthread_mutex_lock(&ctx->event_lock);
@@ -473,7 +473,7 @@ static void mkv_fds_arm(mkv_ctx_t *ctx)
     uint64_t count, wait;
 
     (void)!read(ctx->wake_fd, &count, sizeof(count));
-    memset(&timer, 0, sizeof(timer)); /* no deadline: off */
+    memset(&timer, 0, sizeof(timer)); /* zeroes turn the timer off: no deadline */
     if (ctx->next_deadline != MKV_NEVER) {
         wait = (ctx->next_deadline > now) ? ctx->next_deadline - now : 1;
         timer.it_value.tv_sec = (time_t)(wait / 1000000000ull);
@@ -499,7 +499,8 @@ static mkv_status_t mkv_arm_locked(mkv_ctx_t *ctx)
     }
 
     mkv_fds_arm(ctx);
-    if (mkv_ctx_has_signals(ctx)) { /* its write to the descriptor may just be read */
+    if (mkv_ctx_has_signals(ctx)) { /* the signal's write to the descriptor may just
+                                     * have been read */
         return MKV_ERR_BUSY;
     }
     status = ucp_worker_arm(ctx->worker);

@@ -45,13 +45,13 @@ typedef struct mkv_event_node {
     uint64_t amount;   /**< Growth of the counter when it is polled */
 } mkv_event_node_t;
 
-/** UCX's event descriptor. @return UCS_OK, or why there is none. */
+/** Get UCX's event descriptor. @return UCS_OK, or UCX's reason for having none. */
 ucs_status_t mkv_worker_efd(mkv_ctx_t *ctx, int *fd_p);
 
-/** Have nodes for @a num events of an object that is being made. */
+/** Reserve nodes for @a num events of an object that is being made. */
 mkv_status_t mkv_event_reserve(mkv_ctx_t *ctx, unsigned num);
 
-/** The object is gone. */
+/** Release the nodes that were reserved for a destroyed object. */
 void mkv_event_unreserve(mkv_ctx_t *ctx, unsigned num);
 
 /** Queue; never fails for reserved events. NULL only without memory. */
@@ -71,13 +71,13 @@ void mkv_event_text(mkv_news_t *event, const char *fmt, ...) MKV_PRINTF(2, 3);
 /** Add @a amount to a counter of the event's peer when it is polled. */
 void mkv_event_count(mkv_news_t *event, uint64_t *counter, uint64_t amount);
 
-/** The value of such a counter: polls add to it without the context's lock. */
+/** Read such a counter: polls add to it without the context's lock. */
 static inline uint64_t mkv_polled(const uint64_t *counter)
 {
     return __atomic_load_n(counter, __ATOMIC_RELAXED);
 }
 
-/** Events that wait name an object no longer; NULL: none of that kind. */
+/** Clear references to an object in queued events; NULL: no object of that kind. */
 void mkv_events_forget(mkv_ctx_t *ctx, const mkv_xfer_t *xfer, const mkv_peer_t *peer);
 
 /** Like mkv_events_forget(), for a one-sided operation. */

@@ -50,7 +50,7 @@ static bool mkv_opt_parse_enum(const mkv_opt_t *opt, const char *text,
     return false;
 }
 
-/* Factor of a suffix, 0 if the option does not know it */
+/* Factor of a suffix, 0 if the option does not allow it */
 static uint64_t mkv_opt_factor(mkv_opt_type_t type, const char *suffix)
 {
     static const struct {
@@ -154,7 +154,7 @@ static const char *mkv_opt_range(const mkv_opt_t *opt, const char *what,
     return text;
 }
 
-/** @param [in] text  Room for it, if it depends on the option. */
+/** @param [in] text Room for the result, if it depends on the option. */
 static const char *mkv_opt_expected(const mkv_opt_t *opt, char *text, size_t size)
 {
     switch (opt->type) {
@@ -185,7 +185,7 @@ static const mkv_opt_t *mkv_opt_find(const char *key)
 
 #define MKV_KEY_SIZE 64u
 
-/* How many letters to add, drop or change make one name the other (Levenshtein) */
+/* Levenshtein distance: letters to add, drop or change to make the names equal */
 static unsigned mkv_name_distance(const char *a, const char *b)
 {
     unsigned row[MKV_KEY_SIZE], corner, above, best;
@@ -207,7 +207,7 @@ static unsigned mkv_name_distance(const char *a, const char *b)
     return row[length];
 }
 
-/* The option that was meant, if a letter or two are wrong */
+/* Find an option whose name differs by one or two letters */
 static const mkv_opt_t *mkv_opt_find_similar(const char *key)
 {
     unsigned most = (strlen(key) < 8) ? 1 : 2;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* A hash table in which the youngest entry wins. */
+/* A hash table in which a new entry replaces an older one in its slot. */
 
 #include "base/tombstone.h"
 

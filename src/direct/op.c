@@ -14,7 +14,7 @@ static mkv_news_t *mkv_op_event(mkv_op_t *op, mkv_event_type_t type)
     mkv_news_t *event;
 
     if (op->is_at_once && (op->status == MKV_OK)) {
-        return NULL; /* the call reports it */
+        return NULL; /* the return value of the call reports the end */
     }
     event = mkv_event_add(op->ctx, type);
     if (event != NULL) {
@@ -127,7 +127,7 @@ static void mkv_op_release(mkv_op_t *op, size_t left)
 
 void mkv_op_free_in_rounds(mkv_op_t *op)
 {
-    mkv_events_forget_op(op->ctx, op); /* no poll finds it between two rounds */
+    mkv_events_forget_op(op->ctx, op); /* polls must not find it between two rounds */
     while (op->num_refs > MKV_ROUND_COST) {
         mkv_op_release(op, op->num_refs - MKV_ROUND_COST);
         mkv_pause(op->ctx);

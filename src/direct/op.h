@@ -16,7 +16,7 @@
 #include "memory/region.h"
 #include "peer/peer.h"
 
-#define MKV_OP_EVENTS 2u /* the end, and quiet */
+#define MKV_OP_EVENTS 2u /* final event and MKV_EV_QUIET */
 
 /** State of an operation's puts. */
 typedef enum mkv_op_puts {
@@ -65,8 +65,8 @@ struct mkv_op {
 
     size_t next;             /**< Next piece to give to UCX */
     mkv_rmem_t *queried;     /**< Memory whose list support this call shows */
-    uint16_t settled;        /**< Calls whose path is known and taken: mkv_op_way() */
-    bool must_repeat;        /**< A list was refused: once more, piece by piece */
+    uint16_t settled;        /**< Kind of calls with a known path: mkv_op_way() */
+    bool must_repeat;        /**< UCX refused a list: start again, piece by piece */
     uint64_t num_inflight;   /**< Calls */
     uint64_t call_bytes;     /**< Average bytes of a call in flight */
     uint64_t inflight_bytes; /**< Returned to the peer's credit as calls end */

@@ -273,8 +273,8 @@ static mkv_status_t mkv_op_take_piece(mkv_op_t *op, const mkv_op_params_t *param
     return MKV_OK;
 }
 
-/* Other calls may change all that the operation does not hold: regions, the peer's
- * state, credit */
+/* Pause, then check again: other calls may have changed regions, the peer's state and
+ * credit */
 static mkv_status_t mkv_op_pause(mkv_op_t *op, const mkv_op_params_t *params,
                                  mkv_op_ends_t *ends)
 {

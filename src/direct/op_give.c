@@ -4,9 +4,9 @@
  * Give pieces to UCX: many pieces of a WRITE as a list where the lane takes lists, else
  * one call for each piece, as far as the peer's credits reach.
  *
- * A completion knows only its operation. Therefore lists in flight together share their
- * memory types, which a first refusal counts for. A call that ends returns the average
- * of the bytes in flight, and the last one returns the rest.
+ * A completion knows only its operation. Therefore lists in flight together have equal
+ * memory types, so that a refusal applies to those. A call that ends returns the
+ * average of the bytes in flight, and the last one returns the rest.
  */
 
 #include "direct/op_give.h"
@@ -118,12 +118,12 @@ static void mkv_op_call_ended(mkv_op_t *op)
 /* ---- Paths ----------------------------------------------------------------------- */
 
 /*
- * The first call of a kind between two memory types is queried for its path; a known
- * path stays. Later calls of the same way skip the look-up, which takes as long as all
- * other work for a piece.
+ * UCX is queried for the path of the first call of a kind between two memory types; the
+ * path does not change later. Calls of the same kind skip the look-up, which takes as
+ * long as all other work for a piece.
  */
 
-/* Kind and memory types of the last call given, which those in flight share; never 0 */
+/* Kind and memory types of the last call, equal for all calls in flight; never 0 */
 static uint16_t mkv_op_way(const mkv_op_t *op, bool is_list)
 {
     return (uint16_t)(op->types[op->next - 1] | ((is_list ? 2u : 1u) << 8));
@@ -152,7 +152,7 @@ static void mkv_op_learn(mkv_op_t *op, bool is_list, ucs_status_ptr_t request)
     if (op->queried != NULL) {
         mkv_peer_note_list_support(op->peer, op->queried, request);
         op->queried =
-            NULL; /* at the callback or the call's return, whichever is first */
+            NULL; /* set at the callback or at the call's return, whichever is first */
     }
     mkv_path_note(op->peer, &key, false, request);
 }
@@ -199,7 +199,7 @@ static void mkv_op_piece_cb(void *request, ucs_status_t status, void *user_data)
     ucp_request_free(request);
 }
 
-/* A lane may refuse the first list, which moves nothing then, as for transfers */
+/* A lane may refuse the first list; a refused list moves nothing, as for transfers */
 static void mkv_op_list_status(mkv_op_t *op, size_t i, ucs_status_t status)
 {
     switch (mkv_peer_list_ended(op->peer, mkv_op_local_type(op, i),

@@ -22,7 +22,7 @@ static void mkv_ops_flushed_cb(void *request, ucs_status_t status, void *user_da
     while (!mkv_list_is_empty(&peer->ops_flushing)) {
         op = mkv_list_head(&peer->ops_flushing, mkv_op_t, flush);
         mkv_list_del(&op->flush);
-        op->puts = MKV_OP_PUTS_ARRIVED; /* or never: the connection has failed */
+        op->puts = MKV_OP_PUTS_ARRIVED; /* never on a failed connection */
         if (status != UCS_OK) {
             op->has_lost_puts = true;
             mkv_op_fail(op, mkv_status_of_ucs(status), "flush failed: %s",

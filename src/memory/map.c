@@ -21,7 +21,7 @@ typedef struct mkv_map_trial {
     mkv_remote_t *remote;
     uint64_t epoch, num_updates; /* of both sides' regions, at its begin */
     size_t num_steps;
-    bool is_whole; /**< No pause: changes of regions have ended earlier trials */
+    bool is_whole; /**< Do not pause: changes of regions have ended earlier trials */
 } mkv_map_trial_t;
 
 static bool mkv_map_is_void(const mkv_map_trial_t *self)
@@ -314,7 +314,7 @@ static void mkv_map_take_refs(mkv_map_t *map)
     mkv_list_add_tail(&map->remote->maps, &map->list);
 }
 
-/* Whether the two sides may be paired at all */
+/* Check the flags, the layout and, unless MKV_MAP_INTERSECT, that all regions pair */
 static mkv_status_t mkv_map_check(mkv_map_trial_t *trial)
 {
     const mkv_map_params_t *params = trial->params;

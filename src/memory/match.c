@@ -482,7 +482,7 @@ static void mkv_match_set_ranks(mkv_shape_t shape, const mkv_shape_t *other,
     }
 }
 
-/* The destination gets each byte once, from whom; or there is no map */
+/* Check that the destination gets each byte from exactly one source */
 static mkv_status_t mkv_match_prove(const mkv_match_t *match,
                                     mkv_map_sharing_t *sharing)
 {

@@ -53,7 +53,7 @@ void mkv_mem_index_cleanup(mkv_mem_index_t *index)
     free(index->ends);
 }
 
-/* How many begin no later than this */
+/* Number of registrations that begin at this address or before */
 static size_t mkv_mem_index_below(const mkv_mem_index_t *index, ucs_memory_type_t type,
                                   uint64_t base)
 {

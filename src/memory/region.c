@@ -566,7 +566,7 @@ static void mkv_region_destroy(mkv_ctx_t *ctx, mkv_lregion_t *region)
     free(region);
 }
 
-/* A region that nothing uses stays so from now on */
+/* Mark the region as being dropped: nothing can begin to use it from now on */
 static mkv_status_t mkv_region_leave(mkv_ctx_t *ctx, mkv_region_id_t id)
 {
     mkv_lregion_t *region = mkv_region_by_id(ctx, id);
@@ -591,7 +591,7 @@ static mkv_status_t mkv_region_leave(mkv_ctx_t *ctx, mkv_region_id_t id)
     return MKV_OK;
 }
 
-/* All of them leave, or none */
+/* Drop all of the regions or none */
 static mkv_status_t mkv_regions_leave(mkv_ctx_t *ctx, const mkv_region_id_t *ids,
                                       size_t num_ids)
 {
@@ -616,8 +616,8 @@ static mkv_status_t mkv_regions_leave(mkv_ctx_t *ctx, const mkv_region_id_t *ids
     return status;
 }
 
-/* In rounds, under pair_lock: a map beside them might take a region that leaves, or
- * lack one that comes back */
+/* Runs in rounds under pair_lock: a concurrent map might pair a region that is being
+ * dropped, or miss one whose drop is undone */
 static mkv_status_t mkv_regions_remove_locked(mkv_ctx_t *ctx,
                                               const mkv_region_id_t *ids,
                                               size_t num_ids)

@@ -234,7 +234,7 @@ err_free:
     return status;
 }
 
-/* A region that was added. The peer may have told of it in a HELLO that it repeated. */
+/* Add a region. A repeated HELLO may have announced it before. */
 static mkv_status_t mkv_remote_add(mkv_remote_t *remote, const mkv_blob_info_t *info,
                                    const mkv_wire_region_t *wire)
 {

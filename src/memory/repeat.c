@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Arrays that repeat one pointer: what UCP's lists ask for as memory handles and keys.
+ * Arrays that repeat one pointer, as UCP's lists need for memory handles and keys.
  */
 
 #include "memory/repeat.h"

@@ -5,7 +5,7 @@
 
 /**
  * @file
- * Arrays of one repeated pointer: what UCP's lists ask for as memory handles and keys.
+ * Arrays of one repeated pointer, as UCP's lists need for memory handles and keys.
  */
 
 #include <stddef.h>
