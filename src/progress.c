@@ -142,7 +142,7 @@ unsigned mkv_progress_locked(mkv_ctx_t *ctx)
 {
     unsigned count;
 
-    ctx->time = 0; /* what follows from a callback happened when it came */
+    ctx->time = 0; /* the effects of a callback have the time of the callback */
     ctx->is_in_callbacks = true;
     count = ucp_worker_progress(ctx->worker);
     ctx->is_in_callbacks = false;
@@ -151,7 +151,7 @@ unsigned mkv_progress_locked(mkv_ctx_t *ctx)
     count += mkv_progress_take(ctx);
     count += mkv_ctx_pump(ctx);
     mkv_ctx_check_deadlines(ctx);
-    count += (ctx->next_deadline == 0); /* to be looked at again */
+    count += (ctx->next_deadline == 0); /* a deadline of 0 requests another round */
     if (mkv_ctx_has_steps(ctx)) {
         count += mkv_progress_step(ctx);
     }

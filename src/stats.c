@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* Counters and the dump: what an operator asks when something stands still. */
+/* Counters and the dump, for operators who investigate a transfer that makes no
+ * progress. */
 
 #include "memory/region.h"
 
@@ -14,7 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/** Lines, each with its end, until the lock is free: their writer may block. */
+/** Lines with their newlines, kept until the lock is free: the caller's write function
+ * may block. */
 typedef struct mkv_dump_sink {
     char *text;
     size_t length, room;

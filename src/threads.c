@@ -8,10 +8,10 @@
  * woken by UCX, by the next deadline, by a call that leaves work behind when it leaves
  * the context, and by the end of the context.
  *
- * While calls are in flight, a thread keeps polling for a while (progress_spin). With
- * only a few lists in flight, a lane idles from a completion until the posting thread
- * wakes. A thread does not sleep for the lock at once either: a post holds it for some
- * microseconds, and waking a thread takes longer.
+ * While calls are in flight, a thread keeps polling for a while (progress_spin): with
+ * few lists in flight, a lane would idle from a completion until the posting thread
+ * wakes. A thread that waits for the lock spins first as well: a post holds the lock
+ * for some microseconds, and waking a thread takes longer.
  */
 
 #include "threads.h"
@@ -146,7 +146,7 @@ static bool mkv_thread_is_hot(mkv_thread_t *thread, unsigned count)
     return (waited < spin) || mkv_thread_cool(thread);
 }
 
-/* How long nothing is due; 0: there is something to do */
+/* Time until something is due; 0: there is work now */
 static uint64_t mkv_thread_arm(mkv_ctx_t *ctx)
 {
     uint64_t now = mkv_ctx_now(ctx), wait = MKV_THREAD_SLEEP_NS, count;

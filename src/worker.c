@@ -173,7 +173,7 @@ static void mkv_worker_settled(void *request, ucs_status_t status, void *user_da
 {
     mkv_ctx_t *ctx = user_data;
 
-    (void)status; /* no other transport is left to try */
+    (void)status; /* the connection counts as settled in either case */
     ctx->is_settling = false;
     ucp_request_free(request);
 }

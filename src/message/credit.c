@@ -6,9 +6,9 @@
  *
  * Each side counts the bytes sent under a connection and the bytes polled, with a fixed
  * part for each message. The receiver reports its MAX_QUEUED in HELLO. By CREDIT it
- * reports the bytes polled, whenever they have grown by a quarter of MAX_QUEUED. So a
- * quarter may be free without the sender knowing it: while at most a quarter seems to
- * wait, a message is sent whatever its size.
+ * reports the bytes polled, whenever they have grown by a quarter of MAX_QUEUED. The
+ * sender's count may lag by that quarter. So while at most a quarter seems to wait, a
+ * message of any size is sent.
  */
 
 #include "message/credit.h"
@@ -43,8 +43,8 @@ void mkv_credit_sent(mkv_peer_t *peer, size_t length)
     ++peer->credit.num_sent;
 }
 
-/* A sender that keeps to its credit has room for messages in any order, and for a
- * single message that is larger. */
+/* Accept messages in any order, and a single larger one, from a sender that keeps to
+ * its credit. */
 bool mkv_credit_receive(mkv_peer_t *peer, size_t length)
 {
     mkv_credit_t *credit = &peer->credit;

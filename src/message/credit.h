@@ -5,8 +5,8 @@
 
 /**
  * @file
- * Credits: how much one peer may send before it is polled here. A sender without credit
- * waits.
+ * Credits: bytes that a peer may send before the application polls them. A sender
+ * without credit waits.
  */
 
 #include "peer/peer.h"
@@ -28,13 +28,14 @@ void mkv_credit_sent(mkv_peer_t *peer, size_t length);
  */
 bool mkv_credit_receive(mkv_peer_t *peer, size_t length);
 
-/** The peer reports how much was polled there. */
+/** Handle a peer's report of bytes polled there. */
 void mkv_credit_update(mkv_peer_t *peer, const mkv_msg_t *msg);
 
-/** Report to the peer how much was polled here; in READY. */
+/** Report to a READY peer the bytes polled here. */
 void mkv_credit_report(mkv_peer_t *peer);
 
-/** Report to all peers of which enough was polled. @return How many. */
+/** Report to all peers whose polled bytes have grown enough. @return Number of
+ * reports. */
 unsigned mkv_credits_report(mkv_ctx_t *ctx);
 
 #endif

@@ -12,9 +12,9 @@
 #include "peer/peer.h"
 
 /**
- * Queue an event with the message's id, header and data, which are copied. What cannot
- * be kept is lost, and fails the connection: option MAX_QUEUED bounds what waits of a
- * peer for mkv_poll().
+ * Queue an event with the message's id, header and data, which are copied. An event
+ * that cannot be kept is lost and fails the connection: option MAX_QUEUED bounds the
+ * bytes of a peer that wait for mkv_poll().
  *
  * @return The event, or NULL.
  */

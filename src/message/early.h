@@ -5,10 +5,10 @@
 
 /**
  * @file
- * Messages that came before their transfer was opened here: of an (id, epoch) either
- * the block lists of one instance or that one was aborted. Both are bounded by count
- * and age, the lists by bytes as well. Aborts never take the place of lists: of too
- * many the oldest is forgotten, and its open ends by the deadline.
+ * Messages that came before their transfer was opened here: for each (id, epoch) the
+ * block lists or the abort of one instance. Both are bounded by count and age, the
+ * lists by bytes as well. Aborts never displace lists. When there are too many aborts,
+ * the oldest is dropped, and the transfer's open then ends by its deadline.
  */
 
 #include "peer/packet.h"

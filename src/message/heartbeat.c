@@ -126,7 +126,7 @@ static uint64_t mkv_heartbeat_check_silence(mkv_peer_t *peer, uint64_t now)
     if (!mkv_heartbeat_is_alive(peer)) {
         mkv_peer_fail(peer, MKV_ERR_PEER, "no message came from it for %llu ms",
                       (unsigned long long)peer->ctx->opts->peer_dead);
-        peer->end = MKV_PEER_END_CUT; /* silence proves nothing */
+        peer->end = MKV_PEER_END_CUT; /* a suspended process may be silent and alive */
         peer->deadline = now;
         return MKV_NEVER;
     }

@@ -109,7 +109,7 @@ static void mkv_hello_flushed_cb(void *request, ucs_status_t status, void *user_
     mkv_peer_t *peer = user_data;
 
     if (peer->state != MKV_CONN_SHAKING) {
-        (void)mkv_peer_take(peer, MKV_CONN_FLUSHED); /* it ended meanwhile */
+        (void)mkv_peer_take(peer, MKV_CONN_FLUSHED); /* it may have ended */
     } else if (status == UCS_OK) {
         mkv_hello_finish(peer);
     } else {
@@ -330,7 +330,7 @@ void mkv_hello_send_regions(mkv_ctx_t *ctx)
         peer = mkv_hello_find_behind(ctx);
         if (peer != NULL) {
             mkv_pause(ctx);
-            peer = mkv_hello_find_behind(ctx); /* it may have ended */
+            peer = mkv_hello_find_behind(ctx); /* the connection may have ended */
         }
     }
 }

@@ -125,9 +125,10 @@ static void mkv_inbox_keep(mkv_peer_t *peer, uint32_t seq, const void *data,
 }
 
 /*
- * The first message in sequence: the answer to our HELLO, or the peer's own, when both
- * sides connect at once. What came before it is looked at again: a message of a former
- * connection with the same process is in no window of this one.
+ * Handle the first message in sequence: the answer to our HELLO, or the peer's own
+ * HELLO when both sides connect at once. Messages kept before it are checked again,
+ * because those of a former connection with the same process are outside this
+ * connection's window.
  */
 static void mkv_inbox_start(mkv_peer_t *peer, const mkv_msg_t *msg)
 {

@@ -2,8 +2,8 @@
 
 /*
  * Messages between two contexts: sent as eager active messages, delivered in the order
- * in which they were sent, whatever lanes UCX used. Every byte that arrives is checked;
- * what is wrong is counted and dropped, and the service goes on.
+ * in which they were sent, whatever lanes UCX used. Every byte that arrives is checked.
+ * Invalid messages are counted and dropped, and other connections go on.
  */
 
 #include "message/message.h"
@@ -60,8 +60,8 @@ uint64_t mkv_message_max(const mkv_peer_t *peer)
                                             : peer->ctx->opts->max_message;
 }
 
-/* The library's own messages have separate room, but not without end: a message may
- * answer a peer that sends and never receives */
+/* The library's own messages have separate room, which is bounded too: a peer may send
+ * requests and never receive the answers */
 static mkv_status_t mkv_message_check(const mkv_peer_t *peer, size_t length)
 {
     if (length > mkv_message_max(peer)) {

@@ -237,7 +237,7 @@ mkv_status_t mkv_regions_drop(mkv_ctx_t *ctx, const mkv_region_id_t *ids,
     return status;
 }
 
-#define MKV_MAP_TRIALS 3u /* that regions of a side may end by changing */
+#define MKV_MAP_TRIALS 3u /* trials that changes of regions may end */
 
 static mkv_status_t mkv_map_check_peer(const mkv_peer_t *peer)
 {

@@ -53,7 +53,7 @@ static void mkv_peer_close_ep(mkv_peer_t *peer, mkv_conn_event_t event)
     ucs_status_ptr_t request;
 
     if ((mkv_peer_take(peer, event) != MKV_OK) || (peer->state == before)) {
-        return; /* it is closed, or was cut meanwhile */
+        return; /* the endpoint was closed or cut meanwhile */
     }
 
     request = ucp_ep_close_nbx(peer->ep, &param);
@@ -127,7 +127,7 @@ void mkv_peer_step_failed(mkv_peer_t *peer)
     mkv_peer_step_waiting(peer);
     mkv_peer_notify_ended(peer);
     mkv_peer_raise_end(peer);
-    mkv_ctx_deadline(peer->ctx, 0); /* look again whether the process is gone */
+    mkv_ctx_deadline(peer->ctx, 0); /* check again whether the process is gone */
 }
 
 /* Whether the claim is over and all earlier messages have arrived. These may lie in
@@ -319,7 +319,7 @@ void mkv_peer_declare_dead_locked(mkv_peer_t *peer)
     if (mkv_conn_is_alive(peer->state)) {
         mkv_peer_fail(peer, MKV_ERR_PEER, "declared dead by the caller");
     }
-    peer->deadline = mkv_ctx_now(peer->ctx); /* no call comes back any more */
+    peer->deadline = mkv_ctx_now(peer->ctx); /* no call completes any more */
     mkv_ctx_deadline(peer->ctx, peer->deadline);
     mkv_peer_notify_look(peer);
 }

@@ -20,9 +20,9 @@
  *                                 v
  *                               GONE
  *
- * A connection fails once and is closed once. What comes too late to matter is in the
- * table with the state itself; what is not in the table cannot happen in a correct
- * library, and is an error.
+ * A connection fails once and is closed once. For events that come too late to matter,
+ * the table holds the state itself. Events without an entry cannot happen in a correct
+ * library and are errors.
  */
 
 #include "peer/conn.h"

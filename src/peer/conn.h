@@ -48,8 +48,8 @@ typedef enum mkv_conn_event {
  *
  * @param [inout] state  Unchanged on an error, and where an event has no effect.
  *
- * @return MKV_OK, or an event that the state does not know: MKV_ERR_PROTOCOL for a
- *         message of the peer, MKV_ERR_INVALID for what happened here.
+ * @return MKV_OK, or for an event that is invalid in the state: MKV_ERR_PROTOCOL for a
+ *         message of the peer, MKV_ERR_INVALID for an event of this side.
  */
 mkv_status_t mkv_conn_take(mkv_conn_state_t *state, mkv_conn_event_t event);
 

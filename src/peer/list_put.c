@@ -84,15 +84,16 @@ ucs_status_ptr_t mkv_ep_put_list(ucp_ep_h ep, const mkv_list_put_t *list,
                        &param);
 }
 
-/* UCX's statuses when a lane takes no lists; the connection is as good as before */
+/* Statuses that UCX returns when a lane supports no lists; the connection stays
+ * usable */
 static bool mkv_status_is_no_sgl(ucs_status_t status)
 {
     return (status == UCS_ERR_UNSUPPORTED) || (status == UCS_ERR_INVALID_PARAM) ||
            (status == UCS_ERR_CANCELED) || (status == UCS_ERR_NOT_IMPLEMENTED);
 }
 
-/* The first list of such memory may be refused. Then no byte was moved, or bytes
- * that will be moved again */
+/* The first list of such memory may be refused. In that case no byte was moved, or all
+ * bytes are moved again */
 mkv_list_end_t mkv_peer_list_ended(mkv_peer_t *peer, ucs_memory_type_t local,
                                    ucs_memory_type_t remote, ucs_status_t status)
 {

@@ -5,11 +5,11 @@
 
 /**
  * @file
- * Puts of whole lists to a peer: whether UCX may get one, the call, and the effect of
+ * Puts of whole lists to a peer: whether UCX supports them, the call, and the effect of
  * its status on later ones.
  *
- * The knowledge is kept for each pair of memory types. Keys of GPU memory differ beside
- * that. Where the GPU runtime cannot open an allocation, UCX leaves out the lane that
+ * This state is kept for each pair of memory types. In addition keys of GPU memory
+ * differ. Where the GPU runtime cannot open an allocation, UCX leaves out the lane that
  * takes lists, reports nothing, and ends the endpoint over the first list. So the first
  * put to each such allocation goes by itself, and the lane that carries it shows
  * whether lists may follow. The caller holds the context's lock.

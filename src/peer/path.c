@@ -47,9 +47,9 @@ static const char *mkv_memory_name(ucs_memory_type_t type)
 /* ---- What UCX says --------------------------------------------------------------- */
 
 /*
- * "{FLAGS} put(multi) from host memory length 4096 software emulation tcp/lo 97.8 MB/s
- * 39.94 us": what is between the length and the two numbers, which stand only after a
- * protocol that UCX could estimate.
+ * Find the protocol in "{FLAGS} put(multi) from host memory length 4096 software
+ * emulation tcp/lo 97.8 MB/s 39.94 us": the text between the length and the two
+ * numbers. UCX prints the numbers only for protocols that it can estimate.
  */
 static void mkv_path_cut(char *info, char *text, size_t size)
 {
@@ -320,7 +320,7 @@ static void mkv_path_log(mkv_peer_t *peer, const mkv_path_t *path)
     char text[768], what[96];
 
     if (path->is_missing && (path->key.kind == MKV_CALL_LIST)) {
-        return; /* pieces are next and log their own path */
+        return; /* pieces follow and log their own path */
     }
     if (is_as_wanted && !path->is_missing && !mkv_path_is_slow_gpu(peer, path)) {
         mkv_path_call_text(&path->key, what, sizeof(what));

@@ -27,7 +27,7 @@ void mkv_peer_put(mkv_peer_t *peer)
     --peer->num_refs; /* freed by mkv_ctx_reap() */
 }
 
-/* Each message's sender is looked for here; numbers of contexts are random */
+/* Each received message looks up its sender here; numbers of contexts are random */
 static mkv_list_t *mkv_peer_bucket(mkv_ctx_t *ctx, uint64_t ctx_id)
 {
     return &ctx->peer_buckets[ctx_id % MKV_PEER_BUCKETS];
@@ -46,7 +46,7 @@ mkv_peer_t *mkv_peer_find(mkv_ctx_t *ctx, uint64_t ctx_id)
         if (mkv_conn_is_alive(peer->state) && !peer->is_superseded) {
             return peer;
         }
-        found = peer; /* the last is the newest */
+        found = peer; /* the last peer is the newest */
     }
     return found;
 }

@@ -40,7 +40,7 @@ typedef struct mkv_beat {
 typedef struct mkv_credit {
     uint64_t sent, num_sent, polled_there;
     uint64_t received, polled; /**< polled: counted by mkv_poll() */
-    uint64_t reported;         /**< Part of polled that was reported to the peer */
+    uint64_t reported;         /**< Value of polled at the last report */
     bool has_report;           /**< The peer has sent a CREDIT, so it is READY */
 } mkv_credit_t;
 
@@ -85,7 +85,7 @@ struct mkv_peer {
     ucp_ep_h ep;
 
     uint64_t connection;     /**< Number of this connection in this context */
-    uint64_t max_message;    /**< Longest that the peer takes; 0: unknown */
+    uint64_t max_message;    /**< Longest message that the peer accepts; 0: unknown */
     uint32_t tx_seq, rx_seq; /**< Numbers of next messages; random first */
     bool is_superseded;      /**< The other side has a newer connection */
     bool is_rx_started;      /**< rx_seq is the peer's; before, the expected answer's */
@@ -132,7 +132,7 @@ struct mkv_peer {
     uint64_t inflight_ops;
     mkv_list_t flush_waiting; /**< Legs */
     mkv_list_t flush_running;
-    uint64_t inflight_bytes; /**< Beside inflight_ops, GCC would add vectors: slower */
+    uint64_t inflight_bytes; /**< Not beside inflight_ops: vectors are slower */
     bool is_flushing;
     unsigned num_read_back; /**< Gets that follow the flush; see flush.c */
     ucs_status_t read_back_status;
@@ -174,8 +174,8 @@ void mkv_peer_set_info(mkv_peer_t *peer, const mkv_blob_info_t *info);
 /**
  * Give an event to the connection's state.
  *
- * @return MKV_OK, MKV_ERR_INVALID: the state does not know it, which is logged, or
- *         MKV_ERR_PROTOCOL: nor should the peer have sent it, so it has failed.
+ * @return MKV_OK, MKV_ERR_INVALID: the event is invalid in the state, which is logged,
+ *         or MKV_ERR_PROTOCOL: it was an invalid message, and the peer has failed.
  */
 mkv_status_t mkv_peer_take(mkv_peer_t *peer, mkv_conn_event_t event);
 

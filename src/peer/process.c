@@ -10,13 +10,13 @@
  * descriptor of the other one's file.
  *
  * A pidfd is the stronger proof: it follows when all descriptors are closed, those of
- * RDMA queue pairs included. But a process in another PID namespace has none. The
- * process to open is known from one more byte, which holds a lock of the process. It is
- * a hint, renewed with each claim; nothing else depends on it.
+ * RDMA queue pairs included. But a process in another PID namespace has none. One more
+ * byte holds a lock of the process, from which the peer finds the process id to open.
+ * The id is only a hint and is renewed with each claim.
  *
- * A file has its random name from its first moment on, so no other user can take the
- * name before. Afterwards one could: each open checks the owner. So the files need no
- * private folder.
+ * A file has its random name from the moment it exists, so no other user can take the
+ * name before. Each open checks the owner, so a replaced file is found. So the
+ * files need no private folder.
  *
  * Where the kernel has no open file description locks (gVisor), all are locks of the
  * process. A process does not see its own locks, so a list of this copy's contexts is
@@ -46,7 +46,7 @@
 #define MKV_CLAIMS_PREFIX "morikv."
 #define MKV_CLAIMS_LIFE 0 /* the byte that is locked as long as the file is open */
 #define MKV_CLAIMS_LAST (1ull << 62)
-#define MKV_CLAIMS_PROCESS (MKV_CLAIMS_LAST + 1) /* whose lock has a process id */
+#define MKV_CLAIMS_PROCESS (MKV_CLAIMS_LAST + 1) /* its lock names the process id */
 
 struct mkv_claims {
     mkv_list_t list; /* link in mkv_claims_list */

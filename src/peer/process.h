@@ -87,19 +87,19 @@ void mkv_watch_start(mkv_watch_t *watch, const char *dir, uint64_t owner,
                      uint64_t claim);
 
 /**
- * Look again. Of another process, only a claim that was seen held is ever said to be
- * released or gone.
+ * Check the claim again. A claim of another process must have been seen held before it
+ * is reported as released or gone.
  *
- * @param [in] dir  As at the start, where it is looked for until it is seen.
+ * @param [in] dir As at the start; searched for the file until it is seen.
  *
  * @return The state; RELEASED and GONE are for ever.
  */
 mkv_claim_state_t mkv_watch_look(mkv_watch_t *watch, const char *dir);
 
 /**
- * A claim of another process that was over before anybody looked is over, where
- * another one of the same owner was seen: then the file is the owner's, and not of a
- * copy of its machine.
+ * Decide about a claim of another process that was never seen held. If another claim of
+ * the same owner was seen held, the file belongs to the owner and not to a copy of its
+ * machine, so the claim is over.
  *
  * @param [in] seen  Watch of another connection; without effect if it has seen nothing.
  */

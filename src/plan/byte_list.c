@@ -71,7 +71,7 @@ static mkv_byte_key_t *mkv_byte_keys_sort(mkv_byte_key_t *keys, size_t num)
 
 /* ---- Taking what was given ------------------------------------------------------- */
 
-/* The end of an entry's pieces on one side; 0: beyond 2^64 */
+/* End of an entry's pieces on one side; 0: the range wraps past 2^64 */
 static uint64_t mkv_byte_end(uint64_t offset, uint64_t length, uint64_t count,
                              uint64_t step)
 {
@@ -275,7 +275,7 @@ static void mkv_byte_list_note(mkv_byte_list_t *list, uint64_t offset)
     }
 }
 
-/* Every piece for itself, in the order of the peer's memory */
+/* Expand slices into single pieces in the order of the peer's memory */
 static mkv_status_t mkv_byte_list_expand(mkv_byte_list_t *list)
 {
     mkv_byte_key_t *keys = malloc(2 * list->num_pieces * sizeof(*keys)), *sorted;
@@ -308,7 +308,7 @@ static mkv_status_t mkv_byte_list_find_overlap(mkv_byte_list_t *list)
     for (i = 0; i < list->num; ++i) {
         if (list->pieces[i].remote < end) {
             if (list->steps != NULL) {
-                return mkv_byte_list_expand(list); /* they may interlock */
+                return mkv_byte_list_expand(list); /* slices may interlock */
             }
             mkv_byte_list_note(list, list->pieces[i].remote);
         }

@@ -26,7 +26,7 @@ static mkv_plan_grain_t mkv_plan_grain(const mkv_map_t *map, uint32_t index,
                                     mkv_map_parts(map, index, true)};
 }
 
-/* Units of plans in two lists: the last block may have a part only */
+/* Units of plans in two lists; only a part of the last block may be used */
 static uint64_t mkv_plan_count_units(const mkv_plan_grain_t *grain,
                                      const mkv_units_t *units)
 {
@@ -206,7 +206,7 @@ static mkv_status_t mkv_plan_merge(mkv_plan_t *plan, const mkv_units_t *units)
     return status;
 }
 
-/* A pair, with all that adjoin it */
+/* Add a pair with all pairs that adjoin it */
 static mkv_stretch_t mkv_map_stretch(const mkv_map_t *map, const mkv_pair_t *pair)
 {
     mkv_stretch_t stretch = mkv_stretch_of(pair);

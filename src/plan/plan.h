@@ -43,7 +43,8 @@ struct mkv_plan {
 mkv_status_t mkv_plan_make(mkv_map_t *map, const mkv_units_t *units, size_t num_units,
                            uint32_t flags, mkv_plan_t **plan_p);
 
-/** A plan of nothing, which mkv_plan_add() follows. Needs no lock. NULL: no memory. */
+/** Make an empty plan, to be entered by mkv_plan_add(). Needs no lock. @return NULL: no
+ * memory. */
 mkv_plan_t *mkv_plan_new(mkv_map_t *map, uint32_t flags);
 
 /** Enter a new plan into its map; the caller holds the context's lock. */

@@ -3,9 +3,9 @@
 /*
  * Plans of bytes: pieces of memory by their offsets in two regions.
  *
- * A map never changes, so everything that takes time is done without the context's
- * lock. A piece must not hold bytes between two units of a region, which belong to
- * others; so the units that it touches say whether it was exposed.
+ * A map never changes, so slow work is done without the context's lock. A piece must
+ * not hold bytes between two units of a region, which belong to others; so a check of
+ * the units that it touches shows whether it was exposed.
  */
 
 #include "plan/plan.h"

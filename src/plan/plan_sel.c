@@ -6,7 +6,7 @@
     ((uint32_t)(MKV_SEL_COMPONENTS | MKV_SEL_LAYERS | MKV_SEL_POSITIONS |              \
                 MKV_SEL_NOTIFY))
 
-/* A single wrong field is easily passed, and would move nothing */
+/* Reject layers that this side's regions lack: a post of them would move nothing */
 static mkv_status_t mkv_plan_check_layers(const mkv_plan_t *plan, const mkv_sel_t *sel)
 {
     const mkv_map_t *map = plan->map;

@@ -5,7 +5,7 @@
 
 /**
  * @file
- * Selections as they come from callers and peers.
+ * Checks of selections that callers and peers give.
  */
 
 #include "plan/plan.h"
@@ -18,7 +18,7 @@ static inline bool mkv_sel_has_positions(const mkv_sel_t *sel)
 }
 
 /**
- * Whether a selection can be posted of the plan.
+ * Check that a selection can be posted with the plan.
  *
  * @return MKV_OK, MKV_ERR_UNSUPPORTED, MKV_ERR_INVALID, or MKV_ERR_BOUNDS: positions
  *         outside the plan.

@@ -24,8 +24,8 @@ static uint64_t *mkv_unit_page_new(void)
     return calloc(MKV_UNIT_PAGE_WORDS, sizeof(uint64_t));
 }
 
-/* Have the index reach as far as this page; each time at least twice as far as before,
- * so that lists in any order are indexed in a time that grows with them alone.
+/* Extend the index to this page, at least to twice its size, so that the cost of all
+ * extensions is linear in the number of ids for any order of them.
  * @return 0, or -1 without memory. */
 static int mkv_unit_set_reach(mkv_unit_set_t *set, uint32_t number)
 {
@@ -133,7 +133,7 @@ void mkv_unit_set_cleanup(mkv_unit_set_t *set)
     *set = (mkv_unit_set_t){0};
 }
 
-/* Mostly a block is one part: then a load and the mixing suffice */
+/* Common case of one part per block: a load and the mixing */
 uint64_t mkv_units_sum(const uint32_t *blocks, uint32_t num, uint32_t parts)
 {
     uint64_t sum = 0;
