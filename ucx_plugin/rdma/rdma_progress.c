@@ -25,11 +25,11 @@
 #define MUCT_RDMA_POLL_ROUNDS 4
 #define MUCT_RDMA_POLL_QUEUES 2 /* a progress */
 
-/* Events of the device are rare, and reading them is a system call: every so many
- * rounds of progress, or when so much time has passed. */
+/* Interval of reads of the device's events, in rounds of progress and in time. Events
+ * are rare, and a read is a system call. */
 #define MUCT_RDMA_ASYNC_MS 20
 
-/* The coarse clock is behind by up to a tick. */
+/* The coarse clock lags by up to a tick. */
 #define MUCT_RDMA_CLOCK_MS 11
 
 /* ---- progress ---- */
@@ -94,7 +94,7 @@ static unsigned muct_rdma_iface_poll_all(muct_rdma_iface_t *iface)
     return count;
 }
 
-/* All queues, or a few in turn where there are many. */
+/* Poll all queues, or a few in turn where there are many. */
 static unsigned muct_rdma_iface_poll(muct_rdma_iface_t *iface)
 {
     unsigned i, count = 0;
@@ -133,7 +133,8 @@ static void muct_rdma_iface_ring(muct_rdma_iface_t *iface)
         }
     }
 
-    /* behind the loop: it takes queues off the list; others follow next time */
+    /* after the loop, because this removes queues from the list; others follow next
+     * time */
     if (failed != NULL) {
         muct_error("ibv_post_send(qp 0x%x) failed: %s", failed->ibv->qp_num,
                    strerror(failed->sq.error));
@@ -147,7 +148,7 @@ static unsigned muct_rdma_iface_work(muct_rdma_iface_t *iface)
     unsigned count = 0;
     muct_rdma_ep_t *ep;
 
-    /* each once: those with more to do enter again at the end */
+    /* visit each endpoint once: those with more work enter again at the end */
     while ((num-- > 0) && !ucs_list_is_empty(&iface->work)) {
         ep = ucs_list_extract_head(&iface->work, muct_rdma_ep_t, work);
         ep->has_work = false;
@@ -189,7 +190,7 @@ static void muct_rdma_iface_end_if(muct_rdma_iface_t *iface, ucs_status_t status
 {
     muct_rdma_ep_t *ep;
 
-    /* from the start again each time: an error handler may destroy endpoints */
+    /* restart from the head each time: an error handler may destroy endpoints */
     while ((ep = muct_rdma_iface_find_ep(iface, is_concerned, arg)) != NULL) {
         end(ep, status);
     }
@@ -216,8 +217,8 @@ static void muct_rdma_iface_leave_all(muct_rdma_iface_t *iface, ucs_status_t sta
                            muct_rdma_ep_leave);
 }
 
-/* Handle the loss of the device, reported by an event or found by a command. Once is
- * enough: no endpoint moves to such a device later. */
+/* Handle the loss of the device, reported by an event or found by a command. Runs once,
+ * as no endpoint moves to such a device later. */
 static void muct_rdma_iface_leave_dead(muct_rdma_iface_t *iface)
 {
     if (!iface->is_dead || iface->has_left) {
@@ -319,7 +320,7 @@ static void muct_rdma_ep_leave_queue(muct_rdma_ep_t *ep, ucs_status_t status)
     }
 }
 
-/* Handle a broken completion queue: no completion will report what became of its
+/* Handle a broken completion queue: no completion will report the result of its
  * endpoints' operations. The endpoints recover with another device or another queue,
  * and the peer reports which messages arrived. Endpoints that cannot recover fail. */
 static void muct_rdma_iface_leave_broken(muct_rdma_iface_t *iface)
@@ -346,8 +347,8 @@ static void muct_rdma_iface_set_address(muct_rdma_iface_t *iface)
     }
 }
 
-/* Wakes a sleeper when the link has been down for too long, or to look after endpoints
- * that are recovering. */
+/* Set the timer that wakes a blocked worker when the link has been down for too long,
+ * or while endpoints recover. */
 static void muct_rdma_iface_set_timer(muct_rdma_iface_t *iface)
 {
     struct itimerspec time = {{0}};
@@ -355,7 +356,7 @@ static void muct_rdma_iface_set_timer(muct_rdma_iface_t *iface)
     uint64_t count;
 
     if (read(iface->timer_fd, &count, sizeof(count)) < 0) {
-        muct_trace("read(timerfd) failed: %m"); /* it did not expire */
+        muct_trace("read(timerfd) failed: %m"); /* the timer did not expire */
     }
 
     ms = (iface->port_down_ms != 0) ? ms + MUCT_RDMA_CLOCK_MS : MUCT_RDMA_NEVER_MS;
@@ -566,7 +567,7 @@ ucs_status_t muct_rdma_iface_event_fd_get(uct_iface_h tl_iface, int *fd_p)
     return UCS_OK;
 }
 
-/* Whether the next progress would do something that no event wakes for. */
+/* Whether the next progress has work for which no event wakes the worker. */
 static bool muct_rdma_iface_is_runnable(const muct_rdma_iface_t *iface)
 {
     const muct_rdma_ep_t *ep;
@@ -599,7 +600,7 @@ ucs_status_t muct_rdma_iface_event_arm(uct_iface_h tl_iface, unsigned events)
     muct_rdma_iface_t *iface = (muct_rdma_iface_t *)tl_iface;
 
     (void)events;
-    /* the next progress looks at the device's events, whatever woke it */
+    /* the next progress reads the device's events in any case */
     iface->async_countdown = 1;
     iface->async_time_ms = 0;
     if (muct_rdma_iface_is_runnable(iface)) {

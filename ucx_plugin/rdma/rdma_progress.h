@@ -5,7 +5,7 @@
 
 /**
  * @file
- * Progress and events of an interface, as the operation table has them.
+ * Progress and events of an interface, for the operation table.
  */
 
 #include "rdma/ep/rdma_iface.h"

@@ -23,7 +23,7 @@
 
 /* ---- what it can do ---- */
 
-/* Whole packets: the rest of a buffer would be one more, nearly empty. */
+/* Whole packets only: the rest of a buffer would be a further packet, nearly empty. */
 static size_t muct_rdma_max_copied(const muct_rdma_limits_t *limits)
 {
     const size_t mtu = (size_t)1 << limits->mtu_shift;
@@ -147,14 +147,14 @@ ucs_status_t muct_rdma_iface_query_v2(uct_iface_h tl_iface, uct_iface_attr_v2_t 
     return UCS_OK;
 }
 
-/* Does UCP cut this operation into messages of at most SEG_SIZE? */
+/* Whether UCP cuts this operation into messages of at most SEG_SIZE. */
 static bool muct_rdma_op_is_cut(uct_ep_operation_t op)
 {
     return (op == UCT_EP_OP_AM_BCOPY) || (op == UCT_EP_OP_AM_ZCOPY) ||
            (op == UCT_EP_OP_PUT_BCOPY) || (op == UCT_EP_OP_GET_BCOPY);
 }
 
-/* Share of a long message's bandwidth that a row of short messages reaches. */
+/* Share of a long message's bandwidth that a sequence of short messages reaches. */
 static double muct_rdma_cut_share(const muct_rdma_limits_t *limits)
 {
     const size_t mtu = (size_t)1 << limits->mtu_shift;
@@ -229,7 +229,7 @@ static bool muct_rdma_iface_has_route(muct_rdma_iface_t *iface, const uint8_t gi
     return muct_rdma_routes_lead_to(&iface->routes, gid, is_local);
 }
 
-/* Why the network does not lead to it; NULL when it does, or is not known. */
+/* Reason why no route leads to the peer; NULL when one does or routes are unknown. */
 static const char *muct_rdma_iface_no_route(muct_rdma_iface_t *iface,
                                             const muct_rdma_dev_addr_t *remote)
 {

@@ -5,8 +5,7 @@
 
 /**
  * @file
- * Attributes, addresses and reachability of an interface, as the operation table has
- * them.
+ * Attributes, addresses and reachability of an interface, for the operation table.
  */
 
 #include "rdma/ep/rdma_iface.h"

@@ -165,7 +165,7 @@ static void muct_rdma_iface_release_desc(uct_recv_desc_t *self, void *desc)
     muct_rdma_buf_put((muct_rdma_buf_t *)(void *)(data - iface->rx_offset) - 1);
 }
 
-/* The port, and what of the options it decides */
+/* Query the port, and set the options that depend on it */
 static ucs_status_t muct_rdma_iface_set_port(muct_rdma_iface_t *iface,
                                              muct_rdma_iface_config_t *config,
                                              const char *dev_name)
@@ -275,7 +275,7 @@ static ucs_status_t muct_rdma_iface_init_pools(muct_rdma_iface_t *iface,
                             iface->rx_offset + iface->limits.seg_size, align,
                             iface->limits.rx_depth + MUCT_RDMA_CREDIT_RECEIVES,
                             config->max_bufs, "receive");
-    iface->tx_pool.is_open = true; /* to answers of gets; rdma_pull.c */
+    iface->tx_pool.is_open = true; /* open to peers' answers of gets; rdma_pull.c */
     return UCS_OK;
 }
 
@@ -380,7 +380,8 @@ static void muct_rdma_iface_close(uct_iface_h tl_iface)
     muct_rdma_ep_t *ep;
 
     uct_base_iface_progress_disable(tl_iface, UCT_PROGRESS_SEND | UCT_PROGRESS_RECV);
-    while (!ucs_list_is_empty(&iface->eps)) { /* UCP forgets some that failed early */
+    while (!ucs_list_is_empty(&iface->eps)) { /* UCP does not destroy some endpoints
+                                               * that failed early */
         ep = ucs_list_head(&iface->eps, muct_rdma_ep_t, list);
         muct_debug("interface is closed with endpoint %p", (void *)ep);
         muct_rdma_ep_destroy(&ep->super.super);
@@ -417,7 +418,8 @@ static MUCT_ABI_PADDED(uct_iface_ops_t) muct_rdma_iface_ops = {
             .ep_am_bcopy = muct_rdma_ep_am_bcopy,
             .ep_am_zcopy = muct_rdma_ep_am_zcopy,
             .ep_atomic_cswap64 = muct_rdma_ep_atomic_cswap64,
-            .ep_atomic_cswap32 = muct_stub_ep_atomic_cswap32, /* verbs has 64 bits */
+            .ep_atomic_cswap32 = muct_stub_ep_atomic_cswap32, /* verbs has 64-bit
+                                                               * atomics only */
             .ep_atomic32_post = muct_stub_ep_atomic32_post,
             .ep_atomic64_post = muct_rdma_ep_atomic64_post,
             .ep_atomic32_fetch = muct_stub_ep_atomic32_fetch,

@@ -16,10 +16,9 @@
  *   0 version | 1 link and RoCE version | 2 log2(mtu) | 3 rail | 4 lid (2)
  *   6 incarnation (8) | 14 gid (16)
  *
- * Endpoint address, 25 bytes and 3 a queue pair:
- *   0 version | 1 num_qps | 2 psn (3) | 5 receives (2) | 7 receive size in 16 bytes (2)
- *   9 reads it answers at once, plus 128 while its device has not granted them
- *   10 flush address (8) | 18 flush rkey (4)
+ * Endpoint address, 25 bytes and 3 a queue pair: 0 version | 1 num_qps | 2 psn (3) | 5
+ *   receives (2) | 7 receive size in 16 bytes (2) 9 concurrent reads that it answers,
+ *   plus 128 until its device has granted them 10 flush address (8) | 18 flush rkey (4)
  *   22 control queue pair (3) | 25 queue pair numbers (3 each)
  *
  * If there is room and ECE is not switched off, 8 more bytes follow:
@@ -45,7 +44,7 @@ typedef enum {
     MUCT_RDMA_LINK_ROCE_V2 = 3  /**< Ethernet, routed over UDP */
 } muct_rdma_link_t;
 
-/** Enhanced connection establishment: what a queue pair can do beyond the standard. */
+/** Enhanced connection establishment: features of a queue pair beyond the standard. */
 typedef struct muct_rdma_ece {
     uint32_t vendor_id; /**< Vendor that defines the options */
     uint32_t options;   /**< 0: none */
@@ -68,7 +67,7 @@ typedef struct muct_rdma_ep_addr {
     uint32_t receive_size; /**< Bytes of each receive, header included */
     uint8_t max_reads;     /**< Reads and atomics it answers at once, 0 to 127 */
     bool is_read_wish;     /**< Its device has not granted them yet */
-    uint64_t flush_addr;   /**< Memory anybody connected may read, to flush writes */
+    uint64_t flush_addr;   /**< Memory that connected peers read to flush writes */
     uint32_t flush_rkey;   /**< Its key */
     uint32_t ctl_qp;       /**< Control qp for recovery messages, 0: none */
     uint32_t qp_nums[MUCT_RDMA_ADDR_MAX_QPS];
@@ -82,8 +81,9 @@ void muct_rdma_dev_addr_pack(const muct_rdma_dev_addr_t *addr, void *buffer);
 /**
  * Unpack bytes of another process; nothing in them is trusted.
  *
- * @param [in] length  Bytes there are at most; SIZE_MAX when UCX does not say.
- * @return 0, or -1 when they are cut short, of another version or without sense.
+ * @param [in] length Upper bound of the bytes in the buffer; SIZE_MAX when UCX gives
+ * none.
+ * @return 0, or -1 when they are cut short, of another version or invalid.
  */
 int muct_rdma_dev_addr_unpack(const void *buffer, size_t length,
                               muct_rdma_dev_addr_t *addr);

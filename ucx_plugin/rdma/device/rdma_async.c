@@ -101,12 +101,13 @@ static unsigned muct_rdma_async_flags(const struct ibv_async_event *event,
         *port_p = (unsigned)event->element.port_num;
         return MUCT_RDMA_ASYNC_ADDRESS;
     default:
-        return 0; /* connection established, send queue drained, others' objects */
+        return 0; /* connection established, send queue drained, objects of other
+                   * users */
     }
 }
 
-/* The queue pair is looked at before the event is acknowledged: until then its owner
- * cannot destroy it. */
+/* Read the queue pair before acknowledging the event: its owner can destroy it
+ * afterwards. */
 static void muct_rdma_async_deliver(muct_rdma_async_t *async,
                                     const struct ibv_async_event *event)
 {
@@ -132,7 +133,8 @@ static void muct_rdma_async_deliver(muct_rdma_async_t *async,
             muct_rdma_async_put_cq(sub, event->element.cq);
         }
         if (write(sub->wake_fd, &one, sizeof(one)) < 0) {
-            muct_debug("write(eventfd) failed: %m"); /* full: it is readable already */
+            muct_debug("write(eventfd) failed: %m"); /* a full counter is readable
+                                                      * already */
         }
     }
 }

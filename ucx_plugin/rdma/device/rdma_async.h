@@ -22,7 +22,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 
-/** Events since the interface looked last. */
+/** Events since the interface last took its events. */
 enum {
     MUCT_RDMA_ASYNC_PORT_DOWN = 1 << 0,
     MUCT_RDMA_ASYNC_PORT_UP = 1 << 1,
@@ -37,9 +37,9 @@ enum {
 
 typedef struct muct_rdma_async_events {
     unsigned flags;   /**< MUCT_RDMA_ASYNC_* */
-    unsigned num_qps; /**< More than MUCT_RDMA_ASYNC_MAX_QPS: look at all of them */
+    unsigned num_qps; /**< More than MUCT_RDMA_ASYNC_MAX_QPS: check all queue pairs */
     uint32_t qp_nums[MUCT_RDMA_ASYNC_MAX_QPS];
-    unsigned num_cqs; /**< More than MUCT_RDMA_ASYNC_MAX_CQS: all of them */
+    unsigned num_cqs; /**< More than MUCT_RDMA_ASYNC_MAX_CQS: check all queues */
     struct ibv_cq *cqs[MUCT_RDMA_ASYNC_MAX_CQS]; /**< Compare only; never dereference */
 } muct_rdma_async_events_t;
 
@@ -63,7 +63,7 @@ void muct_rdma_async_init(muct_rdma_async_t *async, struct ibv_context *context,
 
 void muct_rdma_async_cleanup(muct_rdma_async_t *async);
 
-/** Subscribe to events of a port. UCS_OK, or UCS_ERR_IO_ERROR, logged. */
+/** Subscribe to events of a port. @return UCS_OK, or UCS_ERR_IO_ERROR, logged. */
 ucs_status_t muct_rdma_async_add(muct_rdma_async_t *async, muct_rdma_async_sub_t *sub,
                                  uint8_t port);
 
@@ -74,7 +74,7 @@ void muct_rdma_async_remove(muct_rdma_async_t *async, muct_rdma_async_sub_t *sub
  *
  * @param [out] events Filled when true is returned.
  *
- * @return Whether there were any.
+ * @return Whether there were events.
  */
 bool muct_rdma_async_take(muct_rdma_async_t *async, muct_rdma_async_sub_t *sub,
                           muct_rdma_async_events_t *events);

@@ -185,8 +185,8 @@ ucs_config_field_t muct_rdma_iface_config_table[] = {
 
     {NULL, NULL, NULL, 0, {0}}};
 
-/* Reduce a value to the device's limit. A default is reduced without a warning, as the
- * user did not set it. */
+/* Reduce a value to the device's limit. Only a value that the user set gets a
+ * warning. */
 static unsigned long muct_rdma_config_clamp(const muct_rdma_device_t *device,
                                             const char *option, unsigned long value,
                                             unsigned long by_default,
@@ -306,7 +306,8 @@ static void muct_rdma_limits_set_depths(const muct_rdma_iface_config_t *config,
     }
 }
 
-/* A chain is at most half the queue: the next one is filled while it is at work */
+/* A chain is at most half the queue, so that the next one is filled while the device
+ * processes it */
 static void muct_rdma_limits_set_batch(const muct_rdma_iface_config_t *config,
                                        muct_rdma_limits_t *limits)
 {
@@ -336,8 +337,8 @@ static void muct_rdma_limits_set_mtu(const muct_rdma_iface_config_t *config,
     }
 }
 
-/* A device whose queue pairs share few responder resources (ionic: 16 in all) gives
- * each its part; one read answered at a time is what a flush of GPU memory needs. */
+/* Divide the responder resources of a device that has few (ionic: 16 in all) among its
+ * queue pairs. A flush of GPU memory needs one concurrent read. */
 static int muct_rdma_config_dest_reads(const muct_rdma_device_t *device)
 {
     const int max = device->attr.max_qp_rd_atom;
@@ -357,7 +358,7 @@ static void muct_rdma_limits_set_reads(const muct_rdma_iface_config_t *config,
     const int max = device->attr.max_qp_rd_atom;
     const int part = muct_rdma_config_dest_reads(device);
 
-    /* atomics have no other way */
+    /* atomics need responder resources */
     limits->shares_reads = (part < max) && !device->has_atomics;
     limits->max_reads =
         muct_rdma_config_reads(config, device, device->attr.max_qp_init_rd_atom);

@@ -5,7 +5,7 @@
 
 /**
  * @file
- * Options of an interface, as the user writes them, and as the device allows.
+ * Options of an interface: as the user sets them, and reduced to the device's limits.
  */
 
 #include "base/muct_uct_abi.h"
@@ -69,9 +69,9 @@ typedef struct muct_rdma_limits {
     unsigned seg_size;   /**< Bytes of a message, its header included */
     unsigned max_reads;
     unsigned max_dest_reads;
-    bool shares_reads; /**< The device may refuse a queue pair any reads to answer */
+    bool shares_reads; /**< The device may grant a queue pair no responder resources */
     uint32_t max_msg_size; /**< Bytes of one work request */
-    size_t stripe_size;    /**< Least bytes worth a queue pair of their own */
+    size_t stripe_size;    /**< Least bytes for which a further queue pair is used */
     uint8_t mtu_shift;
     bool has_atomics;
 } muct_rdma_limits_t;
@@ -80,10 +80,10 @@ typedef struct muct_rdma_limits {
 #define MUCT_RDMA_CREDIT_RECEIVES 4
 
 /**
- * Fit the options to a device; each that has to give way is logged as a warning.
+ * Reduce the options to the device's limits; each reduction is logged as a warning.
  *
- * @return UCS_OK, or UCS_ERR_INVALID_PARAM for a value that makes no sense on any
- *         device; logged as an error.
+ * @return UCS_OK, or UCS_ERR_INVALID_PARAM for a value that is invalid on any device;
+ *         logged as an error.
  */
 ucs_status_t muct_rdma_limits_init(const muct_rdma_iface_config_t *config,
                                    const muct_rdma_device_t *device,

@@ -118,7 +118,7 @@ static ucs_sys_device_t muct_rdma_device_sys_device(const struct ibv_context *co
     char path[512], target[4096];
     const char *bdf;
 
-    /* ask libibverbs for the path: the name in /sys may differ */
+    /* use the path of libibverbs: the name in /sys may differ */
     snprintf(path, sizeof(path), "%s/device", context->device->ibdev_path);
     if (realpath(path, target) == NULL) {
         return UCS_SYS_DEVICE_ID_UNKNOWN;
@@ -134,7 +134,7 @@ static ucs_sys_device_t muct_rdma_device_sys_device(const struct ibv_context *co
     return sys_device;
 }
 
-/* The provider is whose code polls. mori_doctor reads this line. */
+/* Log the provider library, which polls the queues. mori_doctor reads this line. */
 static void muct_rdma_device_log(const muct_rdma_device_t *device)
 {
     char provider[PATH_MAX], library[PATH_MAX];
@@ -186,7 +186,8 @@ void muct_rdma_device_close(muct_rdma_device_t *device)
     }
 }
 
-/* Full structure where the library has it: the compatible call knows no fast speeds. */
+/* Query the full structure where the library has it: the compatible call reports no
+ * fast speeds. */
 static int muct_rdma_port_attr(struct ibv_context *context, uint8_t num,
                                struct ibv_port_attr *attr)
 {
@@ -204,7 +205,7 @@ static double muct_rdma_lane_gbps(unsigned active_speed)
 {
     static const struct {
         unsigned code;
-        double gbps; /* of data, after coding */
+        double gbps; /* data rate, after coding */
     } speeds[] = {{1, 2.0},    {2, 4.0},   {4, 8.0},   {8, 10.0 * 64 / 66},
                   {16, 13.64}, {32, 25.0}, {64, 50.0}, {128, 100.0},
                   {256, 200.0}};
@@ -264,7 +265,7 @@ unsigned muct_rdma_gid_score(const union ibv_gid *gid, uint8_t link)
     return score + 100;
 }
 
-/* Kind of the GID: from the library if it reports the kind, else from sysfs. */
+/* Type of the GID: from the library if it reports the type, else from sysfs. */
 static uint8_t muct_rdma_gid_link(const muct_rdma_device_t *device, uint8_t num,
                                   unsigned index)
 {
@@ -293,7 +294,7 @@ static uint8_t muct_rdma_gid_link(const muct_rdma_device_t *device, uint8_t num,
                                             : MUCT_RDMA_LINK_ROCE_V1;
 }
 
-/* Whether an address is of an interface of another network namespace. */
+/* Whether an address belongs to an interface of another network namespace. */
 static bool muct_rdma_gid_is_foreign(const muct_rdma_device_t *device, uint8_t num,
                                      unsigned index)
 {
@@ -321,8 +322,8 @@ static void muct_rdma_port_set_net(const muct_rdma_device_t *device,
     }
 }
 
-/* More than any score: another namespace's is for where there is none of ours, which is
- * so where a container has the devices and not the network. */
+/* More than any score, so that GIDs of another namespace are used only where this
+ * namespace has none, as in a container with the devices and without the network. */
 #define MUCT_RDMA_GID_OURS 10000u
 
 static ucs_status_t muct_rdma_port_choose_gid(const muct_rdma_device_t *device,
@@ -395,7 +396,7 @@ static ucs_status_t muct_rdma_port_set_gid(const muct_rdma_device_t *device,
 }
 
 /* Whether a partition key is the requested one. If none is requested, any partition
- * fits of which the port is a full member: two limited members cannot communicate. */
+ * fits in which the port is a full member: two limited members cannot communicate. */
 static bool muct_rdma_pkey_fits(uint16_t entry, unsigned pkey)
 {
     return (pkey == 0) ? (entry & 0x8000) != 0 : (entry & 0x7fff) == (pkey & 0x7fff);
@@ -422,7 +423,8 @@ static ucs_status_t muct_rdma_port_set_pkey(const muct_rdma_device_t *device,
     }
 
     if (pkey == 0) {
-        return UCS_OK; /* a limited member everywhere: it can reach full members */
+        return UCS_OK; /* the port is a limited member of all partitions: it can reach
+                        * full members */
     }
 
     muct_error("%s:%u has no partition key 0x%x in its table of %u", device->name,
@@ -430,7 +432,7 @@ static ucs_status_t muct_rdma_port_set_pkey(const muct_rdma_device_t *device,
     return UCS_ERR_INVALID_PARAM;
 }
 
-/* Speeds without a bit in the older member are in the newer member. */
+/* The newer member holds speeds that have no bit in the older one. */
 static unsigned muct_rdma_port_speed(const struct ibv_port_attr *attr)
 {
 #ifdef HAVE_STRUCT_IBV_PORT_ATTR_ACTIVE_SPEED_EX

@@ -21,7 +21,8 @@ typedef struct muct_rdma_device {
     struct ibv_context *context; /**< Device context with nonblocking async_fd */
     struct ibv_device_attr attr; /**< Attributes reported by the device */
     char name[UCT_MD_NAME_MAX];
-    bool has_atomics;            /**< 64-bit fetch-add and compare-swap, and in use */
+    bool has_atomics;            /**< 64-bit fetch-add and compare-swap are supported
+                                  *   and in use */
     ucs_sys_device_t sys_device; /**< UCS_SYS_DEVICE_ID_UNKNOWN for virtual devices */
 } muct_rdma_device_t;
 
@@ -30,8 +31,8 @@ typedef struct muct_rdma_port {
     uint8_t num;
     uint8_t link;      /**< muct_rdma_link_t */
     uint8_t mtu_shift; /**< log2 of the active MTU, bytes */
-    bool is_active;    /**< Now; an inactive port may come up later */
-    bool needs_grh;    /**< Takes no packets without a global header */
+    bool is_active;    /**< State now; an inactive port may come up later */
+    bool needs_grh;    /**< Accepts only packets with a global header */
     uint16_t lid;
     uint8_t gid_index;
     union ibv_gid gid;
@@ -66,7 +67,7 @@ ucs_status_t muct_rdma_device_open(const char *name, muct_rdma_device_t *device)
 void muct_rdma_device_close(muct_rdma_device_t *device);
 
 /**
- * Look a port up.
+ * Look up a port.
  *
  * @param [in]  gid_index  Entry of the GID table, or MUCT_RDMA_GID_AUTO for the best:
  *                         those of our network namespace before others, RoCE version
@@ -76,8 +77,8 @@ void muct_rdma_device_close(muct_rdma_device_t *device);
  * @param [out] port       Filled only on UCS_OK.
  *
  * @return UCS_OK
- * @return UCS_ERR_NO_DEVICE      The port cannot be queried, or is of a kind we have no
- *                                use for.
+ * @return UCS_ERR_NO_DEVICE The port cannot be queried, or its link type is not
+ *                                supported.
  * @return UCS_ERR_INVALID_PARAM  No such GID or partition key; logged as an error.
  */
 ucs_status_t muct_rdma_port_query(const muct_rdma_device_t *device, uint8_t num,
@@ -87,16 +88,16 @@ ucs_status_t muct_rdma_port_query(const muct_rdma_device_t *device, uint8_t num,
 bool muct_rdma_port_is_active(const muct_rdma_device_t *device, uint8_t num);
 
 /**
- * The GID table has changed: find the port's GID again, wherever it is now; where it is
- * nowhere, take the best one as at the beginning, or, with @a is_fixed, what is in its
- * place now.
+ * Find the port's GID again after a change of the GID table, at any index. If the table
+ * lacks it, take the best GID as at the beginning or, with @a is_fixed, the one that is
+ * at its index now.
  *
  * @return Whether the port's index or address changed.
  */
 bool muct_rdma_port_renew_gid(const muct_rdma_device_t *device, bool is_fixed,
                               muct_rdma_port_t *port);
 
-/** Quality of a GID table entry, for choosing; 0 for one that cannot be used. */
+/** Score of a GID table entry; 0 for an entry that cannot be used. */
 unsigned muct_rdma_gid_score(const union ibv_gid *gid, uint8_t link);
 
 /** Bytes per second of a link from the numbers of ibv_port_attr. */

@@ -16,7 +16,7 @@ typedef struct muct_rdma_family {
     uint32_t vendor_id;    /**< vendor_id of ibv_device_attr; 0 for all others */
     bool is_peermem_first; /**< Of GPU memory */
     bool needs_dmabuf;     /**< GPU memory needs a dma-buf */
-    bool has_larger_mrs;   /**< Than its max_mr_size says */
+    bool has_larger_mrs;   /**< The device registers more than its max_mr_size */
     unsigned num_qps;
     unsigned tx_depth;
     unsigned max_sge;
@@ -30,7 +30,7 @@ typedef struct muct_rdma_family {
 /** Family of a device; never NULL. */
 const muct_rdma_family_t *muct_rdma_family_of(const muct_rdma_device_t *device);
 
-/** Put the family's numbers, and what the port asks for, where the options are auto. */
+/** Replace options that are auto by the family's values and the port's settings. */
 void muct_rdma_family_fill(const muct_rdma_device_t *device,
                            const muct_rdma_port_t *port,
                            muct_rdma_iface_config_t *config);

@@ -16,7 +16,7 @@
 #define MUCT_RDMA_NET_NAME_MAX 16
 
 /**
- * Name of the interface whose address an entry of the GID table is.
+ * Name of the interface that has the address of an entry of the GID table.
  *
  * @param [out] name  Empty when it is not known.
  */

@@ -30,7 +30,7 @@ static bool muct_rdma_route_is_ipv4(const uint8_t gid[16])
     return memcmp(gid, mapped, sizeof(mapped)) == 0;
 }
 
-/* Is one of a multipath route's ways by the interface? */
+/* Whether one of a multipath route's next hops uses the interface. */
 static bool muct_rdma_route_has_way(struct rtattr *attr, unsigned ifindex)
 {
     struct rtnexthop *way = RTA_DATA(attr);

@@ -5,9 +5,10 @@
 
 /**
  * @file
- * The kernel's routes through one network interface, to know before connecting whether
- * a peer's address is reached by it. All routing tables count, those of rules and VRFs
- * too, and so do routes by a gateway; the one that the kernel will take is not queried.
+ * The kernel's routes through one network interface, which show before a connection
+ * whether a peer's address is reachable through it. Routes of all tables count, those
+ * of rules and VRFs and those by a gateway included. The route that the kernel would
+ * choose is not queried.
  *
  * One thread per set of routes.
  */
@@ -31,7 +32,7 @@ typedef struct muct_rdma_routes {
 } muct_rdma_routes_t;
 
 /**
- * Ask the kernel.
+ * Query the kernel.
  *
  * @param [in]  net  Name of the interface; routes of one that is not there, or of this
  *                   network namespace, are not known.

@@ -5,14 +5,13 @@
 
 /**
  * @file
- * The clock of what waits: links, recovery, queue pairs that are tried again. Any
- * thread.
+ * The clock of timeouts: links, recovery, restarts of queue pairs. Any thread.
  */
 
 #include <stdint.h>
 #include <time.h>
 
-/** Longer than any process lives, and no overflow when a time is added. */
+/** Longer than the life of any process; adding a time does not overflow. */
 #define MUCT_RDMA_NEVER_MS (UINT64_MAX / 4)
 
 /** Milliseconds of a clock that never goes back; coarse. */

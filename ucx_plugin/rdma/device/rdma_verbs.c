@@ -11,7 +11,7 @@
 
 #define MUCT_RDMA_VERBS_LIB "libibverbs.so.1"
 
-/* Filled once, before anybody can see UCS_OK; never changed afterwards. */
+/* Filled once, before the first UCS_OK is returned; never changed afterwards. */
 muct_rdma_verbs_t muct_rdma_verbs;
 
 typedef struct muct_rdma_verbs_symbol {

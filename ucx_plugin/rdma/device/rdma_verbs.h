@@ -7,9 +7,9 @@
  * @file
  * libibverbs, found at run time.
  *
- * The module has no dependency on libibverbs in its file, so that a machine without
- * it still loads mori_xgmi. One table of functions, bound by dlopen of libibverbs.so.1;
- * the library path decides whose, which is also how tests put their own in its place.
+ * The module has no dependency on libibverbs in its file, so that a machine without it
+ * still loads mori_xgmi. One table of functions, bound by dlopen of libibverbs.so.1.
+ * The library path selects the file, so tests can put a fake in its place.
  *
  * verbs.h has inline functions that call into the library (ibv_query_port() and
  * others): those are not used here. Posting and polling go through the device's own
@@ -115,8 +115,8 @@ extern muct_rdma_verbs_t muct_rdma_verbs;
 ucs_status_t muct_rdma_verbs_load(void);
 
 /**
- * Have the library keep registered memory out of children, where the kernel does not.
- * Call it before anything is registered; later calls change nothing.
+ * Make the library keep registered memory out of child processes, where the kernel does
+ * not. Call it before anything is registered; later calls change nothing.
  *
  * @return UCS_OK, or UCS_ERR_UNSUPPORTED, logged, when the mode is UCS_YES and the
  *         library cannot: other code of the process registered memory before.

@@ -72,7 +72,7 @@ static bool muct_rdma_carrier_register(const muct_rdma_ep_t *ep, muct_rdma_md_t 
         return false;
     }
     if (!muct_rdma_mem_add_twin(own->pd, address, length, twin)) {
-        muct_rdma_mem_destroy(twin); /* deregistered meanwhile */
+        muct_rdma_mem_destroy(twin); /* the memory was deregistered meanwhile */
         return false;
     }
 

@@ -11,7 +11,7 @@
 
 #include "rdma/ep/rdma_ep.h"
 
-/** The interface may carry endpoints of others from now on. */
+/** Let the interface carry endpoints of others from now on. */
 void muct_rdma_carrier_enter(muct_rdma_iface_t *iface);
 
 /** Undo @ref muct_rdma_carrier_enter. */

@@ -26,7 +26,7 @@ void muct_rdma_chan_stop(muct_rdma_chan_t *chan)
     chan->ibv = NULL;
 }
 
-/* The device's queues are memory. */
+/* Depth of the send queue: many endpoints share the memory of the device's queues. */
 static unsigned muct_rdma_chan_depth(const muct_rdma_iface_t *iface)
 {
     const unsigned depth = iface->limits.tx_depth;

@@ -10,7 +10,8 @@
 
 #include "rdma/ep/rdma_ep.h"
 
-/** Make the next one, in INIT. UCS_OK, UCS_ERR_IO_ERROR or UCS_ERR_NO_MEMORY, logged.
+/** Make the next queue pair, in INIT. @return UCS_OK, UCS_ERR_IO_ERROR or
+ * UCS_ERR_NO_MEMORY, logged.
  */
 ucs_status_t muct_rdma_ep_create_chan(muct_rdma_ep_t *ep);
 
@@ -20,7 +21,7 @@ void muct_rdma_ep_destroy_chans(muct_rdma_ep_t *ep, unsigned first);
 /** Destroy the queue pair if there is one; its work requests stay in the send queue. */
 void muct_rdma_chan_stop(muct_rdma_chan_t *chan);
 
-/** Ask the first queue pair, which is new, what all of them offer. */
+/** Query the ECE that all queue pairs offer, from the first one, which is new. */
 void muct_rdma_ep_offer_ece(muct_rdma_ep_t *ep);
 
 /** Replace the queue pair with a new one in INIT. The send queue still refers to the

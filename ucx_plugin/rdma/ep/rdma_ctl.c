@@ -16,8 +16,8 @@
 #define MUCT_RDMA_CTL_ENTRIES (MUCT_RDMA_CTL_RECVS + MUCT_RDMA_CTL_SENDS)
 #define MUCT_RDMA_CTL_LENGTH ((size_t)MUCT_RDMA_CTL_ENTRIES * MUCT_RDMA_CTL_SLOT)
 
-/* Tries to use a queue pair again that broke, and the time before the second one;
- * before each further one it is twice the time before. */
+/* Restarts of a broken queue pair, and the time before the second restart, which
+ * doubles for each further one. */
 #define MUCT_RDMA_CTL_TRIES 8
 #define MUCT_RDMA_CTL_FIRST_MS 2u
 
@@ -274,7 +274,7 @@ void muct_rdma_ctl_set_moved(muct_rdma_ctl_t *ctl)
     ctl->has_moved = true;
 }
 
-/* Drop old address handles once no send needs them any more, which is soon. */
+/* Drop old address handles once no send uses them any more. */
 static bool muct_rdma_ctl_is_settled(muct_rdma_ctl_t *ctl)
 {
     if (ctl->has_moved && (ctl->num_sends == 0)) {
@@ -383,7 +383,7 @@ void muct_rdma_ctl_send(muct_rdma_ctl_t *ctl, const muct_rdma_dev_addr_t *to,
         return;
     }
 
-    /* in order, so the buffer of the oldest is free again */
+    /* sends complete in order, so the buffer of the oldest is free again */
     slot = MUCT_RDMA_CTL_RECVS + ctl->next_send;
     muct_rdma_ctl_msg_pack(msg, muct_rdma_ctl_slot(ctl, slot));
     sge.addr = (uintptr_t)muct_rdma_ctl_slot(ctl, slot);
@@ -404,8 +404,8 @@ void muct_rdma_ctl_send(muct_rdma_ctl_t *ctl, const muct_rdma_dev_addr_t *to,
 
 /* ---- completions ---- */
 
-/* Put the whole queue pair in error: a failed send may leave half of it working. It
- * restarts when all work requests have come back. */
+/* Put the whole queue pair in error, as a failed send may stop one direction only. It
+ * restarts when all work requests have completed. */
 static void muct_rdma_ctl_break(muct_rdma_ctl_t *ctl, const struct ibv_wc *wc)
 {
     if (!ctl->is_broken) {

@@ -9,11 +9,11 @@
  * broken connection find each other again through it (rdma_recover.h).
  *
  * A datagram needs no connection, so it arrives as soon as the network works again.
- * Until then it is lost, and its sender sends it again. The queue pair itself breaks
- * when a device refuses a datagram, as soft-RoCE does without a link. It is then reset
- * and keeps its number, which peers know. If the reset fails it is retried a few times,
- * and then reported. A new queue pair replaces it only if the completion queue failed;
- * peers must then be notified of the new number.
+ * Until then datagrams are lost, and their senders repeat them. The queue pair itself
+ * breaks when a device refuses a datagram, as soft-RoCE does without a link. It is then
+ * reset and keeps its number, which peers know. If the reset fails it is retried a few
+ * times, and then reported. A new queue pair replaces it only if the completion queue
+ * failed; peers must then be notified of the new number.
  *
  * Single-threaded.
  */
@@ -26,7 +26,7 @@
 /** A peer's port. */
 typedef struct muct_rdma_ctl_peer {
     muct_rdma_dev_addr_t addr;
-    struct ibv_ah *ah; /**< NULL: not made yet, or it could not be */
+    struct ibv_ah *ah; /**< NULL: not made yet, or its creation failed */
 } muct_rdma_ctl_peer_t;
 
 /** Numbers that are remembered. */
@@ -51,13 +51,13 @@ typedef struct muct_rdma_ctl {
     unsigned num_peers;
     unsigned num_prepared; /**< Peers for which an address handle was tried */
     muct_rdma_ctl_peer_t *peers;
-    bool has_moved; /**< Address handles are of an address of before */
+    bool has_moved; /**< Address handles belong to an earlier address of the port */
 } muct_rdma_ctl_t;
 
 /**
  * Make the queue pair, ready to send and receive.
  *
- * @param [in] id    High half of its wr_ids, which no other queue pair has.
+ * @param [in] id High half of its wr_ids, unique among queue pairs.
  * @param [in] path  How datagrams go; kept. Its remote address is not read.
  *
  * @return UCS_OK, or an error, logged at level debug: some devices have no datagrams.
@@ -67,7 +67,8 @@ ucs_status_t muct_rdma_ctl_open(muct_rdma_ctl_t *ctl, struct ibv_pd *pd,
                                 const muct_rdma_qp_path_t *path);
 
 /**
- * Its completion queue failed: make another queue pair, which has another number.
+ * Replace the queue pair after its completion queue failed; the new one has another
+ * number.
  *
  * @param [in] id  As @ref muct_rdma_ctl_open, another one.
  *
@@ -79,24 +80,24 @@ ucs_status_t muct_rdma_ctl_renew(muct_rdma_ctl_t *ctl, muct_rdma_cq_set_t *cqs,
 /** Whether the control queue pair has or had this number. */
 bool muct_rdma_ctl_had_number(const muct_rdma_ctl_t *ctl, uint32_t qp_num);
 
-/** No effect on a channel that was never opened. */
+/** Destroy the queue pair. No effect on a channel that was never opened. */
 void muct_rdma_ctl_close(muct_rdma_ctl_t *ctl);
 
-/** The port's address, or its place, is another one: address handles are made anew. */
+/** Make address handles anew, because the port's address or its index changed. */
 void muct_rdma_ctl_set_moved(muct_rdma_ctl_t *ctl);
 
 /**
  * Announce that datagrams may have to go to a peer's port; @ref muct_rdma_ctl_prepare
  * makes its address handle. To make a handle the kernel may have to resolve the address
- * on the network, and may wait for as long as a second. It knows the address already
- * once a connection to it exists.
+ * on the network, and may wait for as long as a second. The kernel has the address
+ * already once a connection to it exists.
  */
 void muct_rdma_ctl_meet(muct_rdma_ctl_t *ctl, const muct_rdma_dev_addr_t *peer);
 
 /** Create one address handle. @return Whether more must be created. */
 bool muct_rdma_ctl_prepare(muct_rdma_ctl_t *ctl);
 
-/** Send, if that is possible now; it may be lost in any case. */
+/** Send if that is possible now. The datagram may be lost in any case. */
 void muct_rdma_ctl_send(muct_rdma_ctl_t *ctl, const muct_rdma_dev_addr_t *to,
                         uint32_t qp_num, const muct_rdma_ctl_msg_t *msg);
 

@@ -48,7 +48,7 @@ typedef struct muct_rdma_ctl_msg {
     uint8_t num_qps;
     uint32_t qp_nums[MUCT_RDMA_ADDR_MAX_QPS];
     muct_rdma_ece_t ece; /**< ECE of those queue pairs */
-    bool is_answer;      /**< The sender is connected and waits for nothing */
+    bool is_answer;      /**< The sender is connected and needs no answer */
     uint32_t own_ctl_qp; /**< Control qp of the endpoint's own device, whichever carries
                             it now; 0: unknown */
     uint8_t max_reads;   /**< Reads the sender answers at once */
@@ -60,7 +60,7 @@ void muct_rdma_ctl_msg_pack(const muct_rdma_ctl_msg_t *msg, void *buffer);
 /**
  * Unpack bytes from anywhere; nothing in them is trusted.
  *
- * @return 0, or -1 when they are cut short, of another version or without sense.
+ * @return 0, or -1 when they are cut short, of another version or invalid.
  */
 int muct_rdma_ctl_msg_unpack(const void *buffer, size_t length,
                              muct_rdma_ctl_msg_t *msg);

@@ -60,7 +60,8 @@ ucs_status_t muct_rdma_ep_make(muct_rdma_ep_t *ep)
     return muct_rdma_ep_iface(ep)->listener->made(ep);
 }
 
-/* The address names some number by which the peer asks for the endpoint. */
+/* The address needs a control queue pair number to which the peer sends for the
+ * endpoint. */
 void muct_rdma_ep_set_doom(muct_rdma_ep_t *ep, ucs_status_t status)
 {
     muct_rdma_iface_t *iface = muct_rdma_ep_iface(ep);
@@ -160,7 +161,8 @@ ucs_status_t muct_rdma_ep_get_address(uct_ep_h tl_ep, uct_ep_addr_t *addr)
                          ? iface->ctl.ibv->qp_num
                          : 0;
     for (i = 0; i < ep_addr.num_qps; ++i) {
-        /* those the peer does not use are gone, and it knows them already */
+        /* unused queue pairs are destroyed, and the peer has the other numbers
+         * already */
         ep_addr.qp_nums[i] = (i < ep->num_created) ? ep->chans[i].first_qp_num
                                                    : ep->chans[0].first_qp_num;
     }
@@ -229,8 +231,8 @@ static ucs_status_t muct_rdma_ep_set_peer(muct_rdma_ep_t *ep, const void *device
     return UCS_OK;
 }
 
-/* Connect as many queue pairs as both sides have. After an error the endpoint is
- * doomed: queue pairs that are already connected end with it. */
+/* Connect as many queue pairs as both sides have. After an error the endpoint fails
+ * with all queue pairs that are connected already. */
 static ucs_status_t muct_rdma_ep_connect_qps(muct_rdma_ep_t *ep,
                                              muct_rdma_qp_path_t *path)
 {
@@ -266,8 +268,9 @@ static void muct_rdma_ep_warn_no_reads(const muct_rdma_iface_t *iface)
     }
 }
 
-/* Check that the peer knows how many reads we answer. If our address promised more,
- * make a new connection with the right number: an existing connection cannot change it.
+/* Check that our address announced the number of reads that we answer. If it announced
+ * more, make a new connection with the right number, which an existing connection
+ * cannot change.
  */
 static ucs_status_t muct_rdma_ep_agree_reads(muct_rdma_ep_t *ep, uint8_t granted)
 {
@@ -278,7 +281,7 @@ static ucs_status_t muct_rdma_ep_agree_reads(muct_rdma_ep_t *ep, uint8_t granted
     if (granted == 0) {
         muct_rdma_ep_warn_no_reads(iface);
     } else if (granted < iface->limits.max_dest_reads) {
-        iface->limits.max_dest_reads = granted; /* of further endpoints */
+        iface->limits.max_dest_reads = granted; /* the limit for further endpoints */
         muct_info("%s: a queue pair answers %u reads at once: the device refused more",
                   muct_rdma_iface_md(iface)->device.name, granted);
     }
@@ -424,7 +427,7 @@ void muct_rdma_ep_handle_error(muct_rdma_chan_t *chan, const struct ibv_wc *wc)
     bool is_recv = (wc->wr_id & MUCT_RDMA_WR_ID_RECV) != 0;
 
     if (ep->is_ahead) {
-        ep->state = MUCT_RDMA_EP_FAILED; /* no user to notify */
+        ep->state = MUCT_RDMA_EP_FAILED; /* the endpoint has no user to notify */
         return;
     }
 
@@ -434,7 +437,7 @@ void muct_rdma_ep_handle_error(muct_rdma_chan_t *chan, const struct ibv_wc *wc)
     }
 
     if (wc->status == IBV_WC_WR_FLUSH_ERR) {
-        status = UCS_ERR_CONNECTION_RESET; /* and no completion says why */
+        status = UCS_ERR_CONNECTION_RESET; /* and no completion gives the reason */
     }
 
     ucs_log(muct_rdma_ep_iface(ep)->super.config.failure_level,

@@ -52,8 +52,8 @@ struct muct_rdma_chan {
     uint64_t id;           /**< High half of its wr_ids */
     uint32_t fence_index;  /**< Index the last fence waits for, if is_fenced */
     bool has_writes;       /**< Since the last remote flush */
-    bool is_watched;       /**< Work was on its way at the last check; rdma_watch.h */
-    unsigned num_checks;   /**< Checks in which it ended nothing */
+    bool is_watched;       /**< Work was in flight at the last check; rdma_watch.h */
+    unsigned num_checks;   /**< Checks in a row without a completion */
     uint32_t watched_tail; /**< sq.tail before those */
     uint64_t watched_ms;   /**< Time of the first of them */
     uint64_t gpus_written; /**< Bit of each GPU written to since the last flush */
@@ -67,7 +67,7 @@ typedef struct muct_rdma_rx {
     uint32_t tail;         /**< Next to be received into */
     uint32_t missing_ctl;  /**< Consumed by credit messages, not reposted */
     uint32_t missing_data; /**< Consumed by other messages, not reposted */
-    uint32_t owed;         /**< Posted again, and the peer does not know yet */
+    uint32_t owed;         /**< Posted again and not reported to the peer yet */
     uint32_t depth;        /**< Receives for other messages, posted or missing */
     uint32_t grown;        /**< tail when that was set */
     uint32_t first;        /**< Initial depth, sent to the peer */
@@ -97,14 +97,16 @@ struct muct_rdma_ep {
     uint8_t num_created;
     uint8_t current; /**< Queue pair of the next small operation */
     bool is_fenced;
-    bool is_fence_unread; /**< The fence's reads found no room yet; is_fenced, too */
+    bool is_fence_unread; /**< The fence's reads found no room yet; is_fenced is set as
+                           *   well */
     bool is_job_fenced;   /**< A fence came while ep->job or ep->pull was there */
     bool is_pulling;      /**< The peer answers no reads, as far as we know */
     bool is_dispatching;
-    bool is_canceled; /**< Canceled by a flush: the user gets no further reports */
+    bool is_canceled; /**< Canceled by a flush: errors are not reported to the user any
+                       *   more */
     bool has_event;   /**< Something ended since requests were called last */
     bool wants_buf;   /**< An operation found no buffer since then */
-    bool has_work;    /**< Linked in iface->work */
+    bool has_work;    /**< Is in iface->work */
     bool is_ahead;    /**< Created ahead; not handed to a user yet */
     bool is_agreed;   /**< dest_reads is what the device has granted */
     uint8_t announced_reads; /**< dest_reads in our address */
@@ -139,7 +141,8 @@ struct muct_rdma_ep {
  * interface has one table for all its endpoints; each member is set.
  */
 struct muct_rdma_ep_listener {
-    /** All queue pairs are made. UCS_OK, or an error, logged: delete the endpoint. */
+    /** All queue pairs are made. @return UCS_OK, or an error, logged: delete the
+     * endpoint. */
     ucs_status_t (*made)(muct_rdma_ep_t *ep);
 
     /** The endpoint is connected. */
@@ -189,9 +192,9 @@ muct_rdma_ep_t *muct_rdma_ep_new(muct_rdma_iface_t *iface);
 ucs_status_t muct_rdma_ep_make(muct_rdma_ep_t *ep);
 
 /**
- * Have an endpoint fail in the next progress that could not be made or connected. UCP
- * then answers the peer's wire-up, and the peer's endpoint ends in an error in place of
- * waiting for ever; what is connected of it is destroyed.
+ * Let an endpoint that could not be made or connected fail in the next progress, and
+ * destroy its connected queue pairs. UCP then answers the peer's wire-up, so that the
+ * peer's endpoint ends in an error and does not wait for ever.
  */
 void muct_rdma_ep_set_doom(muct_rdma_ep_t *ep, ucs_status_t status);
 
@@ -216,16 +219,17 @@ ucs_status_t muct_rdma_ep_invalidate(uct_ep_h ep,
  */
 void muct_rdma_ep_fail(muct_rdma_ep_t *ep, ucs_status_t status, bool is_unexpected);
 
-/** The connection broke: it is made anew, or the endpoint fails with @a status. */
+/** Handle a broken connection: make it anew, or fail the endpoint with @a status. */
 void muct_rdma_ep_broke(muct_rdma_ep_t *ep, ucs_status_t status);
 
 /** Fill the path, with the packet numbers of the first connection. */
 void muct_rdma_ep_fill_path(const muct_rdma_ep_t *ep, muct_rdma_qp_path_t *path);
 
-/** Set how many reads the peer answers; with @a is_wish its device may refuse them. */
+/** Set the number of reads that the peer answers; with @a is_wish its device may refuse
+ * them. */
 void muct_rdma_ep_set_reads(muct_rdma_ep_t *ep, uint8_t num, bool is_wish);
 
-/** A completion with an error came. */
+/** Handle a completion with an error. */
 void muct_rdma_ep_handle_error(muct_rdma_chan_t *chan, const struct ibv_wc *wc);
 
 static inline muct_rdma_iface_t *muct_rdma_ep_iface(const muct_rdma_ep_t *ep)
@@ -248,8 +252,8 @@ static inline ucs_status_t muct_rdma_ep_keep_up(const muct_rdma_ep_t *ep,
 muct_rdma_chan_t *muct_rdma_ep_least(muct_rdma_ep_t *ep);
 
 /**
- * The device took less than its queue has room for, in the middle of an operation: the
- * endpoint fails in the next progress.
+ * Fail the endpoint in the next progress, because the device accepted a part of an
+ * operation although its queue had room.
  */
 void muct_rdma_ep_break(muct_rdma_ep_t *ep);
 
@@ -258,7 +262,7 @@ static inline muct_rdma_chan_t *muct_rdma_ep_chan(muct_rdma_ep_t *ep)
 {
     muct_rdma_chan_t *chan = &ep->chans[ep->current];
 
-    /* stay on one until its chain is posted: fewer doorbells */
+    /* stay on one queue pair until its chain is posted: fewer doorbells */
     if ((ep->num_qps == 1) ||
         ((chan->sq.head != chan->sq.posted) && (muct_rdma_sq_free(&chan->sq) > 0))) {
         return (muct_rdma_sq_free(&chan->sq) > 0) ? chan : NULL;
@@ -272,7 +276,7 @@ static inline muct_rdma_chan_t *muct_rdma_ep_chan(muct_rdma_ep_t *ep)
     return chan;
 }
 
-/** Whether an operation is under way that all later ones wait behind. */
+/** Whether an operation is in progress that all later ones must follow. */
 static inline bool muct_rdma_ep_is_queued(const muct_rdma_ep_t *ep)
 {
     return (ep->job != NULL) || (ep->pull != NULL);

@@ -3,8 +3,8 @@
 /*
  * Order and remote completion: fences, flushes, and checks that the peer answers.
  *
- * An acknowledged write to memory of the host has ended. A write to a GPU may still be
- * under way on the peer's PCIe. A flush waits for its end, and a fence orders later
+ * An acknowledged write to host memory is complete. A write to a GPU may still be in
+ * flight on the peer's PCIe. A flush waits for its end, and a fence orders later
  * operations behind it. Both therefore read a page of that GPU behind the write on the
  * same queue pair (rdma_gpu_page.h). Nothing is read where nothing was written to a
  * GPU.
@@ -46,9 +46,9 @@ static void muct_rdma_chan_read_back(muct_rdma_chan_t *chan, bool is_host,
 }
 
 /*
- * Read from every GPU written to: a read pushes the writes to the memory it reads from
- * and no others. False when there was no room for all. What was read is not read again:
- * it is behind the writes it is for, and new ones are remembered anew.
+ * Read from every GPU written to: a read pushes only writes to the memory that it reads
+ * from. False when there was no room for all. A posted read is not repeated: it follows
+ * the writes that it is for, and later writes set the GPU's bit again.
  */
 static bool muct_rdma_chan_read_gpus(muct_rdma_chan_t *chan)
 {
@@ -86,8 +86,8 @@ static bool muct_rdma_chan_read_host(muct_rdma_chan_t *chan)
     return true;
 }
 
-/* Whether a request would come behind all writes. On the first queue pair, which it is
- * sent on, it does. */
+/* Whether a request would follow all writes. It is sent on the first queue pair, where
+ * it does. */
 static bool muct_rdma_ep_may_pull_pages(const muct_rdma_ep_t *ep)
 {
     unsigned i;
@@ -101,7 +101,7 @@ static bool muct_rdma_ep_may_pull_pages(const muct_rdma_ep_t *ep)
     return true;
 }
 
-/* The same without reads; rdma_pull.c */
+/* Variant without reads; rdma_pull.c */
 static ucs_status_t muct_rdma_ep_pull_pages(muct_rdma_ep_t *ep, bool has_host)
 {
     bool has_writes = false;
@@ -162,10 +162,10 @@ static void muct_rdma_ep_ring(muct_rdma_ep_t *ep)
 
 /* ---- fences ---- */
 
-/* Order what follows behind everything posted so far. One queue pair is in order,
- * except for reads that are still under way: in the device its next work request waits
- * for those. The flag also marks the work request right behind a fence (rdma_replay.c),
- * so it is set even if there is nothing to wait for. */
+/* Order later operations behind everything posted so far. One queue pair is in order,
+ * except for reads in flight: its next work request waits for these in the device. The
+ * flag also marks the first work request after a fence (rdma_replay.c), so it is set
+ * even if there are no reads. */
 static void muct_rdma_ep_set_fence(muct_rdma_ep_t *ep)
 {
     muct_rdma_chan_t *chan;
@@ -186,7 +186,8 @@ static void muct_rdma_ep_set_fence(muct_rdma_ep_t *ep)
     }
 }
 
-/* Post the reads of a fence that found no room, or wait for what it is behind. */
+/* Post the reads of a fence that found no room, or wait for the operation that it
+ * follows. */
 static bool muct_rdma_ep_pass_fence(muct_rdma_ep_t *ep)
 {
     muct_rdma_chan_t *chan;
@@ -285,7 +286,8 @@ static void muct_rdma_chan_wait(muct_rdma_chan_t *chan, muct_rdma_flush_t *flush
     mark->arg = flush;
 }
 
-/* All or nothing: one for each busy queue pair, so that a failure changes nothing. */
+/* Allocate one wrapper for each busy queue pair, all or none, so that a failure changes
+ * nothing. */
 static ucs_status_t muct_rdma_ep_wait(muct_rdma_ep_t *ep, uct_completion_t *comp)
 {
     muct_rdma_flush_t *flushes[MUCT_RDMA_ADDR_MAX_QPS];
@@ -320,7 +322,8 @@ static ucs_status_t muct_rdma_ep_wait(muct_rdma_ep_t *ep, uct_completion_t *comp
 
 static ucs_status_t muct_rdma_ep_flush_cancel(muct_rdma_ep_t *ep)
 {
-    ep->is_canceled = true; /* also where it fails just now, below its callbacks */
+    ep->is_canceled = true; /* also within the callbacks of an endpoint that fails
+                             * now */
     muct_rdma_ep_fail(ep, UCS_ERR_CANCELED, false);
     return UCS_OK;
 }
@@ -369,7 +372,7 @@ ucs_status_t muct_rdma_ep_check(uct_ep_h tl_ep, unsigned flags, uct_completion_t
         return (ep->state == MUCT_RDMA_EP_FAILED) ? ep->status : UCS_OK;
     }
 
-    /* an operation already under way will report whether the peer answers */
+    /* an operation in flight will report whether the peer answers */
     if ((comp == NULL) &&
         ((ep->state == MUCT_RDMA_EP_RECOVERING) || !muct_rdma_sq_is_idle(&chan->sq))) {
         return UCS_OK;
@@ -379,7 +382,7 @@ ucs_status_t muct_rdma_ep_check(uct_ep_h tl_ep, unsigned flags, uct_completion_t
         return UCS_ERR_NO_RESOURCE;
     }
 
-    /* a write of nothing needs no key, and the peer's device answers it */
+    /* a write of no bytes needs no key, and the peer's device answers it */
     wr = muct_rdma_sq_begin(&chan->sq, IBV_WR_RDMA_WRITE);
     wr->num_sge = 0;
     wr->wr.rdma.remote_addr = 0;

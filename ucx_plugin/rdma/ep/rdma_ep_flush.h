@@ -28,7 +28,7 @@ ucs_status_t muct_rdma_ep_check_slow(muct_rdma_ep_t *ep);
 /** Whether no exceptional condition delays operations. */
 static inline bool muct_rdma_ep_is_ready(const muct_rdma_ep_t *ep)
 {
-    /* in two branches: this is in the way of every operation */
+    /* two branches, because every operation runs this */
     return (((unsigned)ep->state ^ MUCT_RDMA_EP_CONNECTED) | ep->is_fenced) == 0 &&
            ((uintptr_t)ep->pending.head | (uintptr_t)ep->job | (uintptr_t)ep->pull) ==
                0;

@@ -8,13 +8,13 @@
  * Interface of mori_rdma: one port of one device, for one worker.
  *
  * Owns the completion queues, the buffers, and the table that finds the queue pair of a
- * completion. One thread at a time, as UCT demands; nothing here takes a lock but the
- * asynchronous events.
+ * completion. One thread at a time, as UCT requires; only the asynchronous events have
+ * a lock.
  *
  * A completion finds its queue pair by wr_id, never by number: bits 63 receive, 52-62
- * generation, 32-51 place in the table, 0-31 index. A queue pair that is gone leaves
- * completions behind on some devices; their generation is not that of the place's
- * present owner, and they are dropped.
+ * generation, 32-51 place in the table, 0-31 index. Some devices keep completions of
+ * destroyed queue pairs; their generation differs from that of the place's present
+ * owner, and they are dropped.
  */
 
 #include "base/muct_uct_abi.h"
@@ -57,27 +57,29 @@ typedef struct muct_rdma_iface {
     unsigned next_cq; /**< Polled last, where not all are */
     muct_rdma_buf_pool_t tx_pool;
     muct_rdma_buf_pool_t rx_pool;
-    muct_rdma_mem_t *flush_mem; /**< The memory domain's; our own such reads go there */
+    muct_rdma_mem_t *flush_mem; /**< The memory domain's; target of the bytes that such
+                                 *   reads return */
     const muct_rdma_ep_listener_t *listener; /**< Listener of all endpoints */
     ucs_list_link_t eps;
     muct_rdma_stock_t stock;
     ucs_list_link_t recovering;
     unsigned commands_left; /**< Budget of this progress for recovery */
-    bool has_steps;         /**< Recovery would go on at once in the next progress */
+    bool has_steps;         /**< Recovery continues in the next progress */
     ucs_list_link_t work;   /**< Endpoints with requests waiting or credits to give */
     ucs_list_link_t dirty;  /**< Send queues with a chain to post */
     muct_rdma_place_t *places;
     uint32_t num_places;
     uint32_t free_place;
     unsigned num_eps;
-    bool has_doomed;      /**< Some of them fail in the next progress */
+    bool has_doomed;      /**< Some endpoints fail in the next progress */
     bool has_auto_depth;  /**< TX_DEPTH is ours to choose */
     unsigned num_missing; /**< Receives of all endpoints that are not posted */
     muct_rdma_sq_stats_t stats[MUCT_RDMA_ADDR_MAX_QPS]; /**< Sums over the i-th queue
                                                            pairs of all endpoints */
     muct_rdma_ctl_t ctl;
     bool has_tried_ctl;
-    bool is_left_out;        /**< No receives could be registered: it offers nothing */
+    bool is_left_out;        /**< Receives could not be registered: the interface has no
+                              *   capabilities */
     unsigned recovery_tries; /**< Connections made anew in a row; 0: none ever */
     uint64_t recovery_timeout_ms;
     struct {
@@ -89,7 +91,7 @@ typedef struct muct_rdma_iface {
     bool is_dead;              /**< The device is gone */
     bool has_left;             /**< Endpoints have left the device, or failed */
     bool same_rail;
-    unsigned long ece;  /**< The user's wish, or 0 where nothing comes of it */
+    unsigned long ece;  /**< The user's setting, or 0 where the device has no ECE */
     bool has_ece;       /**< Endpoint addresses have a field for it */
     bool has_fixed_gid; /**< The user's choice */
     muct_rdma_reachability_t reachability;
@@ -112,15 +114,15 @@ typedef struct muct_rdma_iface {
     bool has_watch_timer;   /**< The timer is set for the next one */
 } muct_rdma_iface_t;
 
-/** Rounds of progress between two looks at the device's events. */
+/** Rounds of progress between two reads of the device's events. */
 #define MUCT_RDMA_ASYNC_ROUNDS 64
 
-/** The device address, as it is now. */
+/** The current device address. */
 void muct_rdma_iface_device_address(const muct_rdma_iface_t *iface,
                                     muct_rdma_dev_addr_t *addr);
 
-/** Share of a resource for the next endpoint. With many peers, each one has little
- * under way: from 128 endpoints on the share is halved, and again for each doubling,
+/** Share of a resource for the next endpoint. With many peers, each has few operations
+ * in flight: from 128 endpoints on the share is halved, and again for each doubling,
  * until it is @a least or less. */
 unsigned muct_rdma_iface_share(const muct_rdma_iface_t *iface, unsigned whole,
                                unsigned least);

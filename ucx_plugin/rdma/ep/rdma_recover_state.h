@@ -5,7 +5,7 @@
 
 /**
  * @file
- * State of an endpoint's recovery; rdma_recover.h has what it means.
+ * State of an endpoint's recovery, described in rdma_recover.h.
  */
 
 #include "rdma/ep/rdma_ctl_msg.h"
@@ -27,12 +27,13 @@ typedef enum {
 /** Part of an endpoint. */
 typedef struct muct_rdma_recover {
     muct_rdma_recover_phase_t phase;
-    unsigned num_done;  /**< Queue pairs that the phase, or connecting, is through with
+    unsigned num_done;  /**< Queue pairs that the phase, or connecting, has processed
                          */
     ucs_status_t cause; /**< Status to fail with */
     uint32_t epoch;     /**< Number of the present connection, or the one being made */
     uint32_t psn;       /**< First packet number of our queue pairs in it */
-    uint8_t granted_reads; /**< By the device to the queue pairs connected so far */
+    uint8_t granted_reads; /**< Reads granted by the device to the queue pairs connected
+                            *   so far */
     uint32_t received;     /**< Messages received before this recovery */
     uint32_t ended;        /**< Work requests completed before this recovery */
     uint32_t rx_flushed;   /**< Receives of these queue pairs that were flushed */
@@ -46,11 +47,11 @@ typedef struct muct_rdma_recover {
     uint64_t patience_ms; /**< Time to wait for an answer by the present one */
     unsigned tries;       /**< Connections made in a row on which nothing has ended */
     bool has_offer;
-    muct_rdma_ctl_msg_t offer; /**< The peer's latest */
+    muct_rdma_ctl_msg_t offer; /**< The peer's latest offer */
     uint64_t deadline_ms;
     uint64_t next_ms; /**< Time to send our offer again */
     unsigned interval_ms;
-    ucs_list_link_t list; /**< Linked in iface->recovering in every phase but NONE */
+    ucs_list_link_t list; /**< In iface->recovering in every phase but NONE */
 } muct_rdma_recover_t;
 
 #endif

@@ -49,7 +49,7 @@ static muct_rdma_ep_t *muct_rdma_stock_take(muct_rdma_stock_t *stock)
         if (ep->state == MUCT_RDMA_EP_INIT) {
             return ep;
         }
-        muct_rdma_ep_delete(ep); /* it failed before it was handed out */
+        muct_rdma_ep_delete(ep); /* the endpoint failed before it was handed out */
     }
 
     return NULL;
@@ -152,7 +152,7 @@ ucs_status_t muct_rdma_ep_create(const uct_ep_params_t *params, uct_ep_h *ep_p)
     ep->serial = __atomic_add_fetch(&muct_rdma_ep_serial, 1, __ATOMIC_RELAXED);
     ucs_list_add_tail(&iface->eps, &ep->list);
     ++iface->num_eps;
-    iface->async_countdown = 1; /* the next progress looks after the stock */
+    iface->async_countdown = 1; /* the next progress refills the stock */
     *ep_p = &ep->super.super;
     return UCS_OK;
 }

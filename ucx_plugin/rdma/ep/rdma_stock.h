@@ -28,7 +28,7 @@ typedef struct muct_rdma_stock {
     ucs_list_link_t ready; /**< By ep->list */
     unsigned num_ready;
     struct muct_rdma_ep *next; /**< Endpoint being created, or NULL */
-    bool has_failed;           /**< The device gives no more: none is made any more */
+    bool has_failed;           /**< The device refused one: no more are made */
 } muct_rdma_stock_t;
 
 void muct_rdma_stock_init(muct_rdma_stock_t *stock);

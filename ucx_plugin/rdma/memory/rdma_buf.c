@@ -71,7 +71,7 @@ static muct_rdma_buf_chunk_t *muct_rdma_buf_chunk_create(muct_rdma_buf_pool_t *p
     muct_rdma_buf_chunk_t *chunk;
     void *memory;
 
-    if (length >= MUCT_RDMA_BUF_HUGE_PAGE) { /* whole ones, or none counts */
+    if (length >= MUCT_RDMA_BUF_HUGE_PAGE) { /* only whole buffers count */
         page = (page > MUCT_RDMA_BUF_HUGE_PAGE) ? page : MUCT_RDMA_BUF_HUGE_PAGE;
         length = (length + page - 1) & ~(page - 1);
     }
@@ -81,7 +81,7 @@ static muct_rdma_buf_chunk_t *muct_rdma_buf_chunk_create(muct_rdma_buf_pool_t *p
     }
 
     if (length >= MUCT_RDMA_BUF_HUGE_PAGE) {
-        (void)madvise(memory, length, MADV_HUGEPAGE); /* small ones work as well */
+        (void)madvise(memory, length, MADV_HUGEPAGE); /* small pages work as well */
     }
 
     memset(memory, 0, length);

@@ -48,7 +48,7 @@ struct muct_rdma_buf {
     uct_unpack_callback_t unpack;
     void *arg;
     uint32_t lkey;
-    uint32_t rkey; /**< Of a pool that is_open */
+    uint32_t rkey; /**< Set while the pool is_open */
     uint32_t length;
 } __attribute__((aligned(MUCT_RDMA_BUF_ALIGN)));
 
@@ -77,7 +77,7 @@ void muct_rdma_buf_pool_cleanup(muct_rdma_buf_pool_t *pool);
 ucs_status_t muct_rdma_buf_pool_grow(muct_rdma_buf_pool_t *pool);
 
 /**
- * Make @a num buffers beside those there are, or as many as the limit allows.
+ * Make @a num further buffers, or as many as the limit allows.
  *
  * @return UCS_OK             All of them were made.
  * @return UCS_ERR_NO_MEMORY  None was made; errno has the reason, which is not logged.
@@ -96,13 +96,13 @@ static inline bool muct_rdma_buf_pool_is_dry(const muct_rdma_buf_pool_t *pool)
     return (pool->free == NULL) && (pool->num >= pool->max);
 }
 
-/** First byte of a buffer's data, aligned as the pool says. */
+/** First byte of a buffer's data, with the pool's alignment. */
 static inline void *muct_rdma_buf_data(muct_rdma_buf_t *buf)
 {
     return buf + 1;
 }
 
-/** Take a buffer; the status as of @ref muct_rdma_buf_pool_grow. */
+/** Take a buffer. @return As @ref muct_rdma_buf_pool_grow. */
 static inline ucs_status_t muct_rdma_buf_get(muct_rdma_buf_pool_t *pool,
                                              muct_rdma_buf_t **buf_p)
 {

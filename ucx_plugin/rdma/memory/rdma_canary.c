@@ -16,7 +16,7 @@
 #define MUCT_RDMA_CANARY_PAGE 4096u
 #define MUCT_RDMA_CANARY_MS 2000 /* until the device has answered */
 
-/* A queue pair that is its own peer, and where it reads to. */
+/* A queue pair that is connected to itself, and the target of its reads. */
 typedef struct muct_rdma_canary {
     struct ibv_pd *pd;
     muct_rdma_port_t port;
@@ -247,7 +247,7 @@ static ucs_status_t muct_rdma_canary_look_with_stream(muct_rdma_canary_t *canary
     return status;
 }
 
-/* The memory's GPU is current meanwhile. */
+/* The caller has made the memory's GPU current. */
 static ucs_status_t muct_rdma_canary_look_on_gpu(muct_rdma_canary_t *canary,
                                                  const muct_rdma_mem_t *mem)
 {

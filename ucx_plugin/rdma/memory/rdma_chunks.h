@@ -27,20 +27,20 @@ typedef struct muct_rdma_chunk {
 typedef struct muct_rdma_chunks {
     muct_rdma_chunk_t *list; /**< By address */
     unsigned num;            /**< 0: unknown */
-    bool may_move; /**< Memory of hipMemMap(): it changes without a call UCX hooks */
+    bool may_move; /**< Memory of hipMemMap(): UCX hooks no call that changes it */
 } muct_rdma_chunks_t;
 
 /**
- * Read the allocations of [address, address + length). There are none where the runtime
- * has no numbers; then nothing is seen to change.
+ * Read the allocations of [address, address + length). The list is empty where the
+ * runtime has no numbers; changes are not detected then.
  *
  * @param [out] chunks  To be given to @ref muct_rdma_chunks_cleanup.
  */
 void muct_rdma_chunks_read(uint64_t address, uint64_t length,
                            muct_rdma_chunks_t *chunks);
 
-/** Whether the runtime has other allocations there now. Only those that overlap with
- * [address, address + length) are compared. */
+/** Whether the allocations differ from the runtime's present ones. Only those that
+ * overlap with [address, address + length) are compared. */
 bool muct_rdma_chunks_differ(const muct_rdma_chunks_t *chunks, uint64_t address,
                              uint64_t length);
 

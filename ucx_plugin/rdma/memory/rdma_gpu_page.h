@@ -8,13 +8,13 @@
  * Flush pages: on each GPU of this process whose memory is registered, one page that
  * peers may read.
  *
- * A write to a GPU over PCIe is posted: its acknowledgement says that the network
- * device has it, not that the GPU sees it. A read behind it, of memory of the same GPU,
- * pushes it there. What it reads must be registered whenever a peer flushes, so it is
- * none of the user's memory: the page is registered from the first registration of
- * memory of its GPU until the memory domain is closed.
+ * A write to a GPU over PCIe is posted: its acknowledgement proves that the network
+ * device has it, not that the GPU sees it. A later read of memory of the same GPU
+ * pushes the write there. The memory that is read must be registered whenever a peer
+ * flushes, so it cannot be the user's. The page is registered from the first
+ * registration of memory of its GPU until the memory domain is closed.
  *
- * Threads. Any; one lock a set.
+ * Threads. Any; each set has a lock.
  */
 
 #include "rdma/memory/rdma_mr.h"
@@ -31,11 +31,11 @@ typedef struct muct_rdma_gpu_pages {
 
 void muct_rdma_gpu_pages_init(muct_rdma_gpu_pages_t *pages);
 
-/** Deregister and free all; there must be no registrations or flushes any more. */
+/** Deregister and free all pages; no registration or flush may be left. */
 void muct_rdma_gpu_pages_cleanup(muct_rdma_gpu_pages_t *pages);
 
 /**
- * The page of a GPU; made when there is none.
+ * Get the page of a GPU, or make it.
  *
  * @param [in]  gpu       Number the runtime gives it.
  * @param [in]  is_quiet  Failure is logged at debug level.

@@ -9,12 +9,12 @@
 #include <string.h>
 
 /* Range of ROCm releases, the second one excluded, in which exporting a dma-buf ends
- * some processes by a signal (rocm-systems #8517, on MI355X). The mend is on AMD's
+ * some processes by a signal (rocm-systems #8517, on MI355X). The fix is on AMD's
  * branch develop and in no release 7.x (comment of 2026-08-12). */
 #define MUCT_RDMA_HIP_CRASHES_FROM 70000000
 #define MUCT_RDMA_HIP_CRASHES_TO 80000000
 
-/* dma-bufs can be registered from this kernel on. */
+/* First kernel release that registers dma-bufs. */
 #define MUCT_RDMA_KERNEL_MAJOR 5u
 #define MUCT_RDMA_KERNEL_MINOR 12u
 
@@ -157,8 +157,8 @@ static void muct_rdma_kernel_read_line(const char *line, const char *release,
     }
 }
 
-/* Read the configuration of the running kernel, if it was built to show it. zlib is not
- * worth a dependency: if it is absent, the configuration is unknown. */
+/* Read the configuration of the running kernel, if the kernel offers it. zlib is
+ * optional: without it the configuration is unknown. */
 static void muct_rdma_kernel_read_proc(const char *root, const char *release,
                                        char *lack, size_t size)
 {

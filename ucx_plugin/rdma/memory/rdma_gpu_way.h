@@ -7,8 +7,8 @@
  * @file
  * Ways to register memory of a GPU, and the one to try first. One is by dma-buf, which
  * the kernel must be able to share between devices. The other is by its address, which
- * needs the GPU driver's peer memory. The NIC's driver, the kernel and the release of
- * ROCm decide which of them works, and which is fast.
+ * needs the GPU driver's peer memory. Which of them works and is fast depends on the
+ * NIC's driver, the kernel and the release of ROCm.
  */
 
 #include <ucs/config/types.h>
@@ -24,15 +24,15 @@ typedef enum {
 
 #define MUCT_RDMA_GPU_WAY_WHY 192
 
-/** Facts that decide. */
+/** Facts for the decision. */
 typedef struct muct_rdma_gpu_way_params {
     ucs_ternary_auto_value_t dmabuf;  /**< UCS_YES: required */
     ucs_ternary_auto_value_t peermem; /**< UCS_NO: never; UCS_TRY: either first */
     bool has_call;                    /**< The library registers dma-bufs */
-    bool is_peermem_first;            /**< The device's family is better off so */
+    bool is_peermem_first;            /**< The device's family prefers dma-buf */
     bool needs_dmabuf;                /**< The device's family registers nothing else */
     int hip_version;                  /**< hipRuntimeGetVersion(), 0 if there is none */
-    const char *kernel_lack; /**< Missing kernel features, NULL: nothing known */
+    const char *kernel_lack;          /**< Missing kernel features, NULL: none known */
 } muct_rdma_gpu_way_params_t;
 
 typedef struct muct_rdma_gpu_ways {
@@ -46,9 +46,10 @@ typedef struct muct_rdma_gpu_ways {
  * Decide.
  *
  * @return UCS_OK
- * @return UCS_ERR_INVALID_PARAM  The wishes leave no way, or are both to be the only
- *                                one; logged.
- * @return UCS_ERR_UNSUPPORTED    It must be by dma-buf and the library cannot; logged.
+ * @return UCS_ERR_INVALID_PARAM The options exclude both ways, or require both as the
+ *                                only one; logged.
+ * @return UCS_ERR_UNSUPPORTED A dma-buf is required and the library cannot register it;
+ * logged.
  */
 ucs_status_t muct_rdma_gpu_ways_init(const muct_rdma_gpu_way_params_t *params,
                                      muct_rdma_gpu_ways_t *ways);

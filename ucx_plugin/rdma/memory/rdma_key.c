@@ -6,12 +6,12 @@
 
 #include <string.h>
 
-#define MUCT_RDMA_KEY_FIXED 44 /* bytes the first sum is of */
+#define MUCT_RDMA_KEY_FIXED 44 /* bytes that the first sum covers */
 #define MUCT_RDMA_KEY_SLOTS 48 /* offset of the slots */
 
 /*
- * Every step is a bijection of what was before and of the word it takes in, so one word
- * that changed always changes the sum's 64 bits; their upper half is the sum.
+ * Every step is a bijection of the former state and of the word that it adds, so a
+ * change of one word always changes the 64 bits. Their upper half is the sum.
  */
 static uint32_t muct_rdma_key_sum(const uint8_t *bytes, size_t length)
 {
@@ -51,7 +51,7 @@ void muct_rdma_key_pack(const muct_rdma_key_t *key, unsigned num_slots, void *bu
     muct_put_le(slots + 4 * num_slots, muct_rdma_key_sum(slots, 4 * num_slots), 4);
 }
 
-/* Sums first: nothing else is believed before. */
+/* Check the sums before any other field is used. */
 static muct_rdma_key_result_t muct_rdma_key_check(const uint8_t *p, size_t length)
 {
     const uint8_t *slots = p + MUCT_RDMA_KEY_SLOTS;

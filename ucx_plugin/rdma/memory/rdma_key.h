@@ -16,12 +16,13 @@
  *   44 check sum of the above (4)
  *   48 slots (4 each): rkeys, then zeros | check sum of the slots (4)
  *
- * UCX does not pass the length of the bytes: the first sum is checked before num_slots
- * is used. Both sums catch keys that were cut or changed on the way, not forged ones.
+ * UCX does not pass the length of the bytes, so the first sum is checked before
+ * num_slots is used. Both sums catch keys that were cut or changed on the way, not
+ * forged ones.
  *
  * The key of GPU memory names the GPU, and a page of that GPU which stays registered as
- * long as its owner lives. A writer of the memory reads from the page to know that the
- * writes have arrived (rdma_gpu_page.h).
+ * long as its owner lives. A writer of the memory reads from the page to make sure that
+ * the writes have arrived (rdma_gpu_page.h).
  *
  * The incarnation is a number the owner drew when it opened the device. It separates a
  * key of an earlier process at the same address from a key of its successor.
@@ -56,7 +57,7 @@ typedef struct muct_rdma_key {
     uint64_t length;     /**< Bytes */
     uint8_t flags;       /**< MUCT_RDMA_KEY_FLAG_* */
     uint8_t chunk_shift; /**< log2 of the bytes a key is for */
-    uint8_t gpu;         /**< Number of the GPU; 0 for memory of none */
+    uint8_t gpu;         /**< Number of the GPU; 0 for host memory */
     uint8_t is_single;   /**< Has one rkey; set by @ref muct_rdma_key_unpack */
     uint32_t page_rkey;
     uint64_t page_address; /**< Address of the GPU's flush page; 0 for host memory */
@@ -83,8 +84,8 @@ void muct_rdma_key_pack(const muct_rdma_key_t *key, unsigned num_slots, void *bu
  * Unpack bytes of another process; nothing in them is trusted.
  *
  * @param [in]  buffer  Bytes.
- * @param [in]  length  How many there are at most; SIZE_MAX when unknown (UCX does not
- *                      say): then the header alone decides.
+ * @param [in] length Upper bound of the length; SIZE_MAX when UCX gives none: then the
+ *                      header alone decides.
  * @param [out] key     Filled only on MUCT_RDMA_KEY_OK.
  */
 muct_rdma_key_result_t muct_rdma_key_unpack(const void *buffer, size_t length,
@@ -101,7 +102,7 @@ static inline bool muct_rdma_key_covers(const muct_rdma_key_t *key, uint64_t add
            (address - key->base <= key->length - length);
 }
 
-/** Number of the chunk an address of the region is in. */
+/** Number of the chunk that holds an address of the region. */
 static inline unsigned muct_rdma_key_chunk(const muct_rdma_key_t *key, uint64_t address)
 {
     return (unsigned)((address - key->base) >> key->chunk_shift);

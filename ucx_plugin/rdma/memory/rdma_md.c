@@ -202,8 +202,8 @@ static uint8_t muct_rdma_md_try_shift(size_t max_mr_size)
     return shift;
 }
 
-/* Room for keys in a packed key, which travels with every rendezvous: few when each of
- * them is for a TiB. */
+/* Room for keys in a packed key. Every rendezvous carries one, so it is small when a
+ * chunk has a TiB. */
 static uint8_t muct_rdma_md_num_rkeys(uint8_t chunk_shift)
 {
     if (chunk_shift == MUCT_RDMA_KEY_ONE_CHUNK) {
@@ -213,7 +213,8 @@ static uint8_t muct_rdma_md_num_rkeys(uint8_t chunk_shift)
     return (chunk_shift >= 40) ? 4 : MUCT_RDMA_KEY_MAX_RKEYS;
 }
 
-/* Place among the devices this process uses, the same in every process of a machine. */
+/* Index among the devices that this process uses, equal in all processes of a
+ * machine. */
 static uint8_t muct_rdma_md_rail(const muct_rdma_md_config_t *config, const char *name)
 {
     uct_md_resource_desc_t *names = NULL;
@@ -420,7 +421,7 @@ static ucs_status_t muct_rdma_md_query(uct_md_h uct_md, uct_md_attr_v2_t *attr)
         attr->reg_mem_types |= UCS_BIT(UCS_MEMORY_TYPE_ROCM);
         attr->flags |= (md->gpu_ways.list[0] == MUCT_RDMA_GPU_WAY_DMABUF)
                            ? UCT_MD_FLAG_REG_DMABUF
-                           : 0; /* otherwise UCP need not export a dma-buf first */
+                           : 0; /* without dma-buf UCP need not export one first */
     }
 
     attr->cache_mem_types = UCS_MASK(UCS_MEMORY_TYPE_LAST);

@@ -44,7 +44,8 @@ struct muct_rdma_md {
     uint8_t rail;         /**< Index among the used devices of this process */
     uint8_t num_rkeys;    /**< Most keys of a packed key */
     muct_rdma_gpu_ways_t gpu_ways;
-    ucs_ternary_auto_value_t dmabuf_canary; /**< Look whether dma-bufs are right */
+    ucs_ternary_auto_value_t dmabuf_canary; /**< Check that dma-bufs reach the right
+                                             *   memory */
     bool has_logged_canary;                 /**< Logged that a dma-buf was wrong */
     bool has_logged_atomics; /**< Logged memory registered without atomics */
     bool has_logged_bare;    /**< The warning about memory without keys was logged */
@@ -56,7 +57,7 @@ struct muct_rdma_md {
     bool has_gpu_direct; /**< The device registers GPU memory */
     bool has_gpu_flush;  /**< Peers may flush their writes to our GPUs */
     muct_rdma_gpu_pages_t gpu_pages;
-    muct_rdma_mem_t *flush_mem; /**< Page peers read from to flush their writes, and
+    muct_rdma_mem_t *flush_mem; /**< Page that peers read from to flush their writes;
                                      NULL before the first interface */
     void *flush_page;
     muct_rdma_async_t async;
@@ -65,9 +66,9 @@ struct muct_rdma_md {
 /* ---- rdma_md_mem.c ---- */
 
 /**
- * Register GPU memory anew if [address, address + length) of the region has got other
- * memory; see rdma_chunks.h. The keys that the region had are refused from then on.
- * Threads that find the change at the same time renew the region once.
+ * Register GPU memory anew if [address, address + length) of the region holds other
+ * allocations; see rdma_chunks.h. The keys that the region had are refused from then
+ * on. Threads that find the change at the same time renew the region once.
  *
  * @return As @ref muct_rdma_md_reg; then @a mem is as before.
  */
@@ -75,9 +76,9 @@ ucs_status_t muct_rdma_md_renew_changed(muct_rdma_md_t *md, muct_rdma_mem_t *mem
                                         const void *address, size_t length);
 
 /**
- * Before bytes of a region are used: renew it where that is needed. Work requests of
- * the region that are under way, by any endpoint, then fail: an application maps memory
- * anew after its transfers have ended.
+ * Renew a region where that is needed, before its bytes are used. Work requests of the
+ * region in flight, of any endpoint, then fail: an application maps memory anew after
+ * its transfers have ended.
  */
 static inline ucs_status_t muct_rdma_md_keep_up(muct_rdma_md_t *md,
                                                 muct_rdma_mem_t *mem,
@@ -106,7 +107,7 @@ ucs_status_t muct_rdma_md_mkey_pack(uct_md_h md, uct_mem_h memh, void *address,
                                     const uct_md_mkey_pack_params_t *params,
                                     void *buffer);
 
-/** The component, with room for what point releases append. */
+/** The component, with room for members that point releases append. */
 typedef MUCT_ABI_PADDED(uct_component_t) muct_rdma_component_t;
 extern muct_rdma_component_t muct_rdma_component;
 

@@ -51,10 +51,10 @@ static ucs_status_t muct_rdma_md_find_page(muct_rdma_md_t *md, const void *addre
     return status;
 }
 
-/* Whether UCP's other transports may go on with memory that this device refused: memory
- * of a GPU without a dma-buf or of several chunks, or what the device has no more page
- * table entries or keys for. What is the caller's mistake, or what a limit of the
- * process says, stays an error. */
+/* Whether UCP may use other transports for memory that this device refused: GPU memory
+ * without a dma-buf or of several chunks, or memory for which the device has no page
+ * table entries or keys left. A mistake of the caller or a limit of the process stays
+ * an error. */
 static bool muct_rdma_md_may_be_bare(const muct_rdma_mem_params_t *params,
                                      ucs_status_t status, int error)
 {
@@ -79,7 +79,7 @@ static void muct_rdma_md_warn_bare(muct_rdma_md_t *md, const void *address,
     md->has_logged_bare = true;
 }
 
-/* A caller that hides errors goes on without a handle. */
+/* A caller that hides errors continues without a handle. */
 static ucs_status_t muct_rdma_md_reg_bare(muct_rdma_md_t *md, void *address,
                                           size_t length,
                                           const muct_rdma_mem_params_t *params,
@@ -214,7 +214,7 @@ static ucs_status_t muct_rdma_md_create_flush_page(muct_rdma_md_t *md)
 {
     const muct_rdma_mem_params_t params = {
         .access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ |
-                  IBV_ACCESS_REMOTE_WRITE, /* by peers that a flush reads through */
+                  IBV_ACCESS_REMOTE_WRITE, /* peers read the memory to flush */
         .chunk_shift = MUCT_RDMA_KEY_ONE_CHUNK,
         .dmabuf_fd = -1,
     };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Registration of an address range by dma-buf or peer memory, and the trial that shows
+ * Registration of an address range by dma-buf or peer memory, and a trial that tests
  * whether a device registers GPU memory.
  */
 
@@ -17,10 +17,11 @@
 #include <pthread.h>
 #include <unistd.h>
 
-/* A piece that any GPU exports, in bytes. */
+/* Bytes that any GPU can export. */
 #define MUCT_RDMA_TRIED_LENGTH 65536
 
-/* Results of trials are kept for so many kinds of devices; others are tried again. */
+/* Number of kinds of devices whose results of trials are kept; other kinds are tried
+ * again. */
 #define MUCT_RDMA_MD_MAX_TRIALS 8
 
 /* The kernel may then keep the memory where its processor is. */
@@ -62,7 +63,7 @@ static ucs_status_t muct_rdma_md_refuse_dmabuf(muct_rdma_md_t *md,
             md->device.name, mem->base, mem->length, params->dmabuf_offset);
     md->has_logged_canary = true;
     muct_rdma_mem_destroy(mem);
-    errno = EIO; /* not a refusal that others may make up for */
+    errno = EIO; /* not a refusal for which the other way is tried */
     return UCS_ERR_IO_ERROR;
 }
 
@@ -267,7 +268,8 @@ void muct_rdma_md_count(int change)
     pthread_mutex_lock(&muct_rdma_md_trials.lock);
     muct_rdma_md_trials.num_mds += change;
     if (muct_rdma_md_trials.num_mds == 0) {
-        muct_rdma_md_trials.num = 0; /* another runtime may come */
+        muct_rdma_md_trials.num = 0; /* the next memory domain may have another
+                                      * runtime */
     }
     pthread_mutex_unlock(&muct_rdma_md_trials.lock);
 }

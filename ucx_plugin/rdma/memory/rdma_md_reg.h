@@ -14,7 +14,7 @@
 
 /**
  * Register memory of the host or of a GPU. GPU memory is registered by dma-buf or by
- * its address, as the options choose.
+ * its address, according to the options.
  *
  * @param [in] params  dmabuf_fd is -1 unless the caller has one.
  * @return As @ref muct_rdma_mem_create; UCS_ERR_UNSUPPORTED also when the options
@@ -25,13 +25,14 @@ ucs_status_t muct_rdma_md_reg(muct_rdma_md_t *md, void *address, size_t length,
                               muct_rdma_mem_t **mem_p);
 
 /**
- * Whether the device registers GPU memory: it takes dma-bufs, or registers some memory
- * of the calling thread's GPU by its address. The result serves a kind of device as
- * long as a memory domain is open. Nothing is exported.
+ * Whether the device registers GPU memory: it accepts dma-bufs, or registers some
+ * memory of the calling thread's GPU by its address. The result is kept for a kind of
+ * device as long as a memory domain is open. Nothing is exported.
  */
 bool muct_rdma_md_try_gpu_direct(muct_rdma_md_t *md);
 
-/** A memory domain was opened (1) or closed (-1); the last one drops the trials. */
+/** Count a memory domain that was opened (1) or closed (-1); closing the last one drops
+ * the results of trials. */
 void muct_rdma_md_count(int change);
 
 #endif

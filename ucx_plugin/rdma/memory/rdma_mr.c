@@ -24,8 +24,8 @@ typedef struct muct_rdma_mem_gone {
     ucs_list_link_t list;
 } muct_rdma_mem_gone_t;
 
-/* Sizes of chunks that are tried differ by this power of two: a trial that is refused
- * pins all of the region first. */
+/* Log2 of the ratio of chunk sizes that are tried. Few are tried, because a refused
+ * trial pins the whole region first. */
 #define MUCT_RDMA_MEM_STEP 2
 
 /* Placeholder for a key with such a device */
@@ -65,8 +65,8 @@ const char *muct_rdma_mr_remedy(int error)
     }
 }
 
-/* Optional access flags (relaxed ordering) need the newer call; old libraries would
- * refuse the unknown bit, and do without ordering hints anyway. */
+/* Optional access flags (relaxed ordering) need the newer call; old libraries reject
+ * the unknown bit and have no ordering hints anyway. */
 static struct ibv_mr *muct_rdma_mr_reg_iova(struct ibv_pd *pd, void *address,
                                             size_t length, int access)
 {
@@ -246,7 +246,7 @@ bool muct_rdma_mem_finds_gone(const struct ibv_pd *pd, int error)
            (muct_rdma_mem_set_gone(pd) == UCS_OK);
 }
 
-/* All chunks: 0, or the errno of the one that was refused. */
+/* Register all chunks. @return 0, or the errno of the chunk that was refused. */
 static int muct_rdma_mem_reg(muct_rdma_mem_t *mem, const muct_rdma_mem_params_t *params)
 {
     const uint64_t chunk = 1ull << mem->chunk_shift;
@@ -344,8 +344,8 @@ static ucs_status_t muct_rdma_mem_create_with(struct ibv_pd *pd, void *address,
     return UCS_OK;
 }
 
-/* A device may take more under one key than it says (ionic: 2 GiB, and 32 GiB in huge
- * pages). */
+/* A device may register more under one key than it reports (ionic: reports 2 GiB,
+ * registers 32 GiB in huge pages). */
 static ucs_status_t muct_rdma_mem_create_large(struct ibv_pd *pd, void *address,
                                                size_t length,
                                                const muct_rdma_mem_params_t *params,
@@ -421,7 +421,7 @@ ucs_status_t muct_rdma_mem_refuse(const muct_rdma_mem_t *mem, const void *addres
     return UCS_ERR_INVALID_PARAM;
 }
 
-/* Whether one key of a region holds all of it. */
+/* Whether one key of a region covers the whole range. */
 static bool muct_rdma_mem_holds(const muct_rdma_mem_t *mem, uint64_t address,
                                 uint64_t length)
 {

@@ -59,9 +59,10 @@ typedef struct muct_rdma_mem_params {
     uint8_t chunk_shift; /**< log2 of the most bytes of one key */
     uint8_t try_shift;   /**< Larger shift, beyond what the device reports, tried first.
                             0: none */
-    unsigned max_chunks; /**< Keys a packed key has room for, 0 for 1 */
+    unsigned max_chunks; /**< Number of keys for which a packed key has room, 0 for 1 */
     bool is_gpu;         /**< The memory is a GPU's */
-    const muct_rdma_gpu_page_t *page; /**< For keys; NULL: peers flush nothing */
+    const muct_rdma_gpu_page_t *page; /**< Flush page in packed keys; NULL: peers flush
+                                       *   nothing */
     bool has_canary; /**< Check a dma-buf; the memory must not be in use yet */
     bool is_quiet;   /**< Log failures at level debug: the caller has a fallback */
     int dmabuf_fd;   /**< -1 to register by address */
@@ -85,8 +86,8 @@ ucs_status_t muct_rdma_mem_create(struct ibv_pd *pd, void *address, size_t lengt
                                   muct_rdma_mem_t **mem_p);
 
 /**
- * Make a region that the device cannot register: operations refuse it, and its packed
- * key informs peers that it has no keys.
+ * Make a region for memory that the device cannot register: operations reject it, and
+ * its packed key informs peers that it has no keys.
  *
  * @return UCS_OK or UCS_ERR_NO_MEMORY.
  */
@@ -169,7 +170,8 @@ static inline bool muct_rdma_mem_has(const muct_rdma_mem_t *mem, const void *add
 /** Note the allocations of GPU memory that has just been registered. */
 void muct_rdma_mem_read_chunks(muct_rdma_mem_t *mem);
 
-/** UCS_ERR_INVALID_PARAM, and an error that says which memory is outside which. */
+/** Log that local memory is outside its handle's region. @return
+ * UCS_ERR_INVALID_PARAM. */
 ucs_status_t muct_rdma_mem_refuse(const muct_rdma_mem_t *mem, const void *address,
                                   size_t length);
 

@@ -9,8 +9,8 @@
  * memory: an endpoint that moved there needs it (rdma_move.h).
  *
  * Incarnations. The upper 48 bits are the process', drawn when it opens its first
- * device; the lower ones count its openings of devices. So two devices are known to be
- * of one process.
+ * device; the lower ones count its openings of devices. So equal upper bits show that
+ * two devices belong to one process.
  *
  * Any thread.
  */
@@ -19,7 +19,8 @@
 
 #include <ucs/type/status.h>
 
-/** A number for a device that is opened. UCS_OK or UCS_ERR_IO_ERROR, logged. */
+/** Draw a number for a device that is opened. @return UCS_OK or UCS_ERR_IO_ERROR,
+ * logged. */
 ucs_status_t muct_rdma_incarnation_next(uint64_t *incarnation_p);
 
 /** Whether two devices belong to the same process. */
@@ -28,7 +29,7 @@ static inline bool muct_rdma_incarnation_is_near(uint64_t incarnation, uint64_t 
     return ((incarnation ^ other) >> 16) == 0;
 }
 
-/** An empty key, which can be added; NULL without memory. */
+/** Allocate an empty key that can be added; NULL without memory. */
 muct_rdma_key_t *muct_rdma_rkeys_alloc(void);
 
 /** Have it found. */

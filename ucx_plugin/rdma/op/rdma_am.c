@@ -4,7 +4,7 @@
  * Active messages: sends of one queue pair into receives of the other, in order.
  *
  * Each message on the wire begins with four bytes: id, kind, and the number of credits
- * it gives (2). A credit is a receive that the peer has posted and that we know of.
+ * it gives (2). A credit is a receive that the peer has posted and announced to us.
  *
  * A receive is posted again before the peer learns of it, so no message ever meets an
  * empty queue. Credits travel on messages that go back anyway. When half of all are
@@ -87,8 +87,8 @@ static void muct_rdma_am_post(muct_rdma_ep_t *ep, struct ibv_send_wr *wr, void *
     muct_rdma_sq_kick(sq);
 }
 
-/* A message whose bytes are written in place: inline, or in a buffer when @a length is
- * more than the queue pair takes inline. */
+/* Begin a message whose bytes are written in place: inline, or in a buffer when @a
+ * length exceeds the inline size. */
 typedef struct muct_rdma_am_place {
     muct_rdma_buf_t *buf; /* NULL: inline */
     uint8_t *data;
@@ -207,7 +207,7 @@ ssize_t muct_rdma_ep_am_bcopy(uct_ep_h tl_ep, uint8_t id, uct_pack_callback_t pa
     size_t length;
 
     (void)flags;
-    status = muct_rdma_am_check(ep, id, 0, 0); /* the length is known when packed */
+    status = muct_rdma_am_check(ep, id, 0, 0); /* packing returns the length */
     if (status != UCS_OK) {
         return status;
     }
@@ -270,7 +270,7 @@ static ucs_status_t muct_rdma_am_check_zcopy(const muct_rdma_ep_t *ep, uint8_t i
     return UCS_OK;
 }
 
-/* A block of the user's is in one entry unless it lies under several keys. */
+/* A user's block takes one entry unless it spans several keys. */
 static ucs_status_t muct_rdma_am_fill_sges(const muct_rdma_ep_t *ep,
                                            const uct_iov_t *iov, size_t iovcnt,
                                            struct ibv_send_wr *wr)
@@ -336,7 +336,8 @@ ucs_status_t muct_rdma_ep_am_zcopy(uct_ep_h tl_ep, uint8_t id, const void *heade
         return status;
     }
 
-    /* nothing is begun yet: what is filled in now is filled in again otherwise */
+    /* not committed before its end: after an early return the next operation fills it
+     * in */
     wr = muct_rdma_sq_next(sq);
     status = muct_rdma_am_fill_sges(ep, iov, iovcnt, wr);
     if (status != UCS_OK) {

@@ -23,13 +23,13 @@ enum {
  * send queue and consumes no credit. */
 void muct_rdma_am_send_credits(muct_rdma_ep_t *ep);
 
-/** Send a message of mori_rdma's own. Needs a credit and room in the send queue; false
- * when there is no buffer. What does not go inline is sent from @a lent, which stays
- * the caller's, or from a buffer of the pool where @a lent is NULL. */
+/** Send an internal message of mori_rdma. Needs a credit and room in the send queue;
+ * false when there is no buffer. A message that does not fit inline is sent from @a
+ * lent, which the caller keeps, or from a buffer of the pool if @a lent is NULL. */
 bool muct_rdma_am_send_own(muct_rdma_ep_t *ep, uint8_t kind, uint8_t id,
                            const void *data, size_t length, muct_rdma_buf_t *lent);
 
-/** Whether that needs no buffer of the pool, or finds one. */
+/** Whether such a message needs no buffer of the pool, or one is free. */
 bool muct_rdma_am_has_place(muct_rdma_ep_t *ep, size_t length);
 
 ucs_status_t muct_rdma_ep_am_short(uct_ep_h ep, uint8_t id, uint64_t header,
@@ -49,7 +49,7 @@ ucs_status_t muct_rdma_ep_am_zcopy(uct_ep_h ep, uint8_t id, const void *header,
 /** Most bytes of an am_short: its own header and payload. */
 unsigned muct_rdma_am_max_short(const muct_rdma_iface_t *iface);
 
-/** Whether a message with @a length bytes behind the header goes inline. */
+/** Whether a message with @a length bytes after the header fits inline. */
 static inline bool muct_rdma_am_is_inline(const muct_rdma_ep_t *ep, size_t length)
 {
     return MUCT_RDMA_AM_HEADER + length <= ep->chans[0].sq.max_inline;

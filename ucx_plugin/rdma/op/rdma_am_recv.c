@@ -33,8 +33,8 @@ static void muct_rdma_am_count_posted(muct_rdma_ep_t *ep, uint32_t num)
     muct_rdma_ep_iface(ep)->num_missing -= num;
 }
 
-/* The receive of an index, whose buffer is in the ring. False when the device it is to
- * go to has no key for it. */
+/* Build the receive of an index, whose buffer is in the ring. False when the carrier's
+ * device has no key for the buffer. */
 static bool muct_rdma_am_fill_receive(const muct_rdma_ep_t *ep, uint32_t index,
                                       struct ibv_recv_wr *wr, struct ibv_sge *sge)
 {
@@ -53,7 +53,7 @@ static bool muct_rdma_am_fill_receive(const muct_rdma_ep_t *ep, uint32_t index,
            muct_rdma_carrier_lkey(ep, sge->addr, sge->length, &sge->lkey);
 }
 
-/* Post up to a batch of missing receives; how many were. */
+/* Post up to a batch of missing receives. @return Number posted. */
 static uint32_t muct_rdma_am_post_receives(muct_rdma_ep_t *ep)
 {
     struct ibv_recv_wr wrs[MUCT_RDMA_AM_RECV_BATCH], *bad = NULL;
@@ -97,7 +97,7 @@ static uint32_t muct_rdma_am_post_receives(muct_rdma_ep_t *ep)
     return num;
 }
 
-/* The peer learns of them as of those that are posted again. */
+/* Credits announce them to the peer like receives that are posted again. */
 static void muct_rdma_am_grow(muct_rdma_ep_t *ep, uint32_t num)
 {
     muct_rdma_rx_t *rx = &ep->rx;
@@ -153,7 +153,7 @@ ucs_status_t muct_rdma_am_init(muct_rdma_ep_t *ep)
         muct_rdma_am_count_posted(ep, posted);
     }
 
-    rx->owed = 0; /* the peer learns of these from our address */
+    rx->owed = 0; /* our address announces these to the peer */
     return UCS_OK;
 }
 
@@ -233,7 +233,7 @@ bool muct_rdma_am_is_runnable(const muct_rdma_ep_t *ep)
             (muct_rdma_sq_free(&ep->chans[0].sq) > 0));
 }
 
-/* Whether receives are missing, or credits owed, enough to do something about it. */
+/* Whether enough receives are missing or credits owed to post or send them. */
 static void muct_rdma_am_schedule(muct_rdma_ep_t *ep)
 {
     muct_rdma_rx_t *rx = &ep->rx;
@@ -265,7 +265,7 @@ static bool muct_rdma_am_may_keep(muct_rdma_iface_t *iface)
             (muct_rdma_buf_pool_num_free(pool) >= iface->num_missing));
 }
 
-/* A message of mori_rdma's own; the endpoint may have failed when this returns. */
+/* Handle an internal message; the endpoint may have failed when this returns. */
 static void muct_rdma_am_receive_own(muct_rdma_ep_t *ep, const struct ibv_wc *wc,
                                      muct_rdma_buf_t *buf, const uint8_t *header)
 {

@@ -10,7 +10,7 @@
 
 #include "rdma/ep/rdma_ep.h"
 
-/** Post the receives of a new endpoint. UCS_OK, or an error, logged. */
+/** Post the receives of a new endpoint. @return UCS_OK, or an error, logged. */
 ucs_status_t muct_rdma_am_init(muct_rdma_ep_t *ep);
 
 /** Post all receives again, to a new queue pair. UCS_OK or UCS_ERR_IO_ERROR, logged. */
@@ -19,7 +19,7 @@ ucs_status_t muct_rdma_am_renew(muct_rdma_ep_t *ep);
 /** Give the receive buffers back; the queue pair is destroyed. */
 void muct_rdma_am_cleanup(muct_rdma_ep_t *ep);
 
-/** A message arrived. */
+/** Handle a message that arrived. */
 void muct_rdma_am_receive(muct_rdma_ep_t *ep, const struct ibv_wc *wc);
 
 /** Repost receives and send credits while resources allow. */

@@ -5,7 +5,7 @@
 
 /**
  * @file
- * Atomic operations, as the operation table has them.
+ * Atomic operations of the operation table.
  */
 
 #include "rdma/ep/rdma_ep.h"

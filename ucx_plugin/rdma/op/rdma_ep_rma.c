@@ -52,7 +52,7 @@ static ucs_status_t muct_rdma_ep_check_bcopy(muct_rdma_ep_t *ep,
     return UCS_OK;
 }
 
-/* All checks of a short or buffered operation before it allocates a buffer. */
+/* Make all checks of a short or buffered operation before a buffer is allocated. */
 static ucs_status_t muct_rdma_ep_begin_bcopy(muct_rdma_ep_t *ep,
                                              const muct_rdma_key_t *key,
                                              uint64_t address, size_t length,
@@ -75,7 +75,7 @@ static ucs_status_t muct_rdma_ep_begin_bcopy(muct_rdma_ep_t *ep,
 
 /* ---- short, buffered ---- */
 
-/* A put from a buffer of ours, which it owns from here on. */
+/* Put from a pool buffer, which the put owns from now on. */
 static void muct_rdma_chan_put_buf(muct_rdma_chan_t *chan, muct_rdma_buf_t *buf,
                                    uint32_t length, const muct_rdma_key_t *key,
                                    uint64_t address)
@@ -165,7 +165,7 @@ ssize_t muct_rdma_ep_put_bcopy(uct_ep_h tl_ep, uct_pack_callback_t pack, void *a
     }
 
     length = pack(muct_rdma_buf_data(buf), arg);
-    /* of no bytes, the key may be none */
+    /* an operation of no bytes may lack a key */
     status =
         (length > 0) ? muct_rdma_ep_check_bcopy(ep, key, remote_addr, length) : UCS_OK;
     if ((status != UCS_OK) || (length == 0)) {
@@ -325,7 +325,7 @@ static size_t muct_rdma_cursor_next(muct_rdma_cursor_t *cursor,
     return piece;
 }
 
-/* Bytes of a work request, so that all queue pairs have a fair part of the transfer. */
+/* Bytes of a work request that give all queue pairs a fair part of the transfer. */
 static size_t muct_rdma_ep_piece(const muct_rdma_ep_t *ep, size_t total)
 {
     const muct_rdma_limits_t *limits = &muct_rdma_ep_iface(ep)->limits;
@@ -405,7 +405,7 @@ static ucs_status_t muct_rdma_ep_zcopy_pieces(muct_rdma_ep_t *ep,
     return UCS_INPROGRESS;
 }
 
-/* Everything but the common case. */
+/* Handle all but the common case. */
 static UCS_F_NOINLINE ucs_status_t muct_rdma_ep_zcopy_any(
     muct_rdma_ep_t *ep, enum ibv_wr_opcode opcode, const uct_iov_t *iov, size_t iovcnt,
     uint64_t remote_addr, uct_rkey_t rkey, uct_completion_t *comp)
@@ -458,7 +458,7 @@ static inline bool muct_rdma_ep_is_simple(const muct_rdma_ep_t *ep,
 
     mem = iov->memh;
     length = iov->length;
-    /* less one: no bytes at all are no common case */
+    /* minus one, so that zero bytes leave the common case */
     return (iov->count <= 1) && (length - 1 < ep->max_simple) && (mem != NULL) &&
            mem->is_plain && key->is_single &&
            (key->incarnation == ep->peer.incarnation) &&

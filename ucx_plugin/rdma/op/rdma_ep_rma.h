@@ -5,7 +5,7 @@
 
 /**
  * @file
- * Puts and gets, as the operation table has them.
+ * Puts and gets of the operation table.
  */
 
 #include "rdma/ep/rdma_ep.h"

@@ -6,15 +6,15 @@
  * of the requests, each behind its write on the same queue pair. The id of an answer
  * has flags.
  *
- * The peer may read what it was given the key of: the request is refused unless a
- * region of this device, open to reads, has that key and holds all of the piece.
+ * The peer may read only memory whose key it has: the request is refused unless a
+ * region of this device, open to reads, has that key and holds the whole piece.
  *
  * A GPU is flushed in the same way. The request arrives behind our writes, and the NIC
  * reads from the GPU's page to answer it. On PCIe that read pushes the writes, as a
  * read by the peer's queue pair does. Writes of other queue pairs are acknowledged
  * before the request is sent.
  *
- * An answer says that the peer's write is in our device, not that our GPU has it. A get
+ * An answer proves that our device has the peer's write, not that our GPU has it. A get
  * into a GPU ends when our device has read from that GPU as well: it writes a byte of
  * the GPU's page to the peer's flush page.
  */
@@ -39,12 +39,13 @@
 /* Flags of an answer */
 enum {
     MUCT_RDMA_PULLED_REFUSED = 1 << 0, /* no region has the key */
-    MUCT_RDMA_PULLED_READS = 1 << 1    /* our queue pair answers reads after all */
+    MUCT_RDMA_PULLED_READS = 1 << 1    /* the sender's device has granted reads
+                                        * meanwhile */
 };
 
 typedef struct muct_rdma_piece {
     uint64_t remote; /* at the owner of the memory */
-    uint64_t local;  /* at the side that gets it */
+    uint64_t local;  /* at the side that requests it */
     uint32_t remote_key;
     uint32_t local_key;
     uint32_t length;
@@ -54,15 +55,15 @@ struct muct_rdma_pull {
     uint32_t num;
     uint32_t sent;
     uint32_t ended;
-    bool has_reads; /* the peer has granted reads */
-    uint64_t gpus;  /* ours that are written to and were not read from, a bit each */
+    bool has_reads;       /* the peer has granted reads */
+    uint64_t gpus;        /* our GPUs with writes that no read has pushed, a bit each */
     muct_rdma_buf_t *buf; /* room for a request until its answer, or NULL */
     muct_rdma_done_t done;
     void *arg;
     muct_rdma_piece_t pieces[];
 };
 
-/* Requests of the peer that are to be served */
+/* Requests of the peer that wait to be served */
 struct muct_rdma_served {
     uint32_t head;
     uint32_t tail;
@@ -273,7 +274,7 @@ static bool muct_rdma_pull_has_room(const muct_rdma_ep_t *ep, unsigned num_wrs)
     return (ep->credits > 0) && (muct_rdma_sq_free(&ep->chans[0].sq) >= num_wrs);
 }
 
-/* Whether a message finds a place now, or may when it is tried. */
+/* Whether a message has room now, or may have when it is tried. */
 static bool muct_rdma_pull_may_place(const muct_rdma_ep_t *ep, size_t length)
 {
     return muct_rdma_am_is_inline(ep, length) ||
@@ -293,7 +294,7 @@ static bool muct_rdma_pull_may_serve(const muct_rdma_ep_t *ep)
     return (ep->served != NULL) && (ep->served->tail != ep->served->head);
 }
 
-/* All answers have come, and GPUs are left to read from. */
+/* All answers have come, and some GPUs are not read from yet. */
 static bool muct_rdma_pull_may_push(const muct_rdma_ep_t *ep)
 {
     const muct_rdma_pull_t *pull = ep->pull;
@@ -363,7 +364,7 @@ static void muct_rdma_pull_pushed(void *arg, ucs_status_t status)
     }
 }
 
-/* Have our device read from one GPU what it writes. */
+/* Make our device read from one GPU, which pushes its writes. */
 static void muct_rdma_pull_push(muct_rdma_ep_t *ep)
 {
     const muct_rdma_gpu_pages_t *pages =

@@ -28,21 +28,21 @@ ucs_status_t muct_rdma_pull_buf(muct_rdma_ep_t *ep, muct_rdma_buf_t *buf,
  * the host's. UCS_OK, or UCS_ERR_NO_MEMORY, logged. */
 ucs_status_t muct_rdma_pull_pages(muct_rdma_ep_t *ep, uint64_t gpus, bool is_host);
 
-/** A message of kind MUCT_RDMA_AM_PULL or MUCT_RDMA_AM_PULLED arrived. False when it
- * has no sense. The endpoint may have failed when this returns. */
+/** Handle a message of kind MUCT_RDMA_AM_PULL or MUCT_RDMA_AM_PULLED. False when it is
+ * invalid. The endpoint may have failed when this returns. */
 bool muct_rdma_pull_receive(muct_rdma_ep_t *ep, uint8_t kind, uint8_t id,
                             const void *data, size_t length);
 
-/** Send requests, and write what the peer requested, where there is room. */
+/** Send requests, and write the peer's requested pieces, as far as there is room. */
 void muct_rdma_pull_progress(muct_rdma_ep_t *ep);
 
-/** Whether @ref muct_rdma_pull_progress has something left to do. */
+/** Whether @ref muct_rdma_pull_progress has pending work. */
 bool muct_rdma_pull_has_work(const muct_rdma_ep_t *ep);
 
-/** Whether it could do that now. */
+/** Whether that work can be done now. */
 bool muct_rdma_pull_is_runnable(const muct_rdma_ep_t *ep);
 
-/** End everything with @a status; the queue pairs are destroyed. */
+/** End all gets with @a status; the queue pairs are destroyed. */
 void muct_rdma_pull_cleanup(muct_rdma_ep_t *ep, ucs_status_t status);
 
 #endif

@@ -29,14 +29,14 @@ typedef struct muct_rdma_sgl_pos {
     size_t offset; /**< Offset in the block */
 } muct_rdma_sgl_pos_t;
 
-/** Result of the check of a list, and the plan that follows from it. */
+/** Result of the check of a list, and the resulting plan. */
 typedef struct muct_rdma_sgl_plan {
     enum ibv_wr_opcode opcode;
     size_t total;   /**< Bytes */
-    size_t bound;   /**< Most work requests it may need */
+    size_t bound;   /**< Upper bound of its work requests */
     size_t piece;   /**< Most bytes of a work request */
-    bool is_plain;  /**< Each block fits one work request, under one key a side */
-    size_t run_end; /**< Blocks before it are under the keys of the first */
+    bool is_plain;  /**< Each block fits one work request with one key on each side */
+    size_t run_end; /**< Blocks before this index have the keys of the first one */
     uct_completion_t *comp; /**< May be NULL */
 } muct_rdma_sgl_plan_t;
 

@@ -3,8 +3,8 @@
 /*
  * Lists of blocks: chains of work requests on all queue pairs, one completion for all.
  *
- * First every block is checked and the work requests are counted, from above; so a list
- * is taken as a whole or not at all.
+ * First every block is checked and the work requests are counted, as an upper bound; so
+ * a list is accepted as a whole or not at all.
  */
 
 #include "rdma/op/rdma_sgl_check.h"
@@ -35,7 +35,7 @@ static inline size_t muct_rdma_sgl_borders(uint64_t offset, size_t length,
     return (size_t)(((offset + length - 1) >> shift) - (offset >> shift));
 }
 
-/* A block that is not plain: repeated, or under several keys. */
+/* Check a block that is not plain: repeated, or spanning several keys. */
 static ucs_status_t muct_rdma_sgl_check_general(const muct_rdma_ep_t *ep,
                                                 const muct_rdma_sgl_t *sgl, size_t i,
                                                 size_t *total_p, size_t *bound_p)
@@ -70,7 +70,7 @@ static ucs_status_t muct_rdma_sgl_check_general(const muct_rdma_ep_t *ep,
     return UCS_OK;
 }
 
-/* A block of a new run: under one key on each side, and the peer's? */
+/* Whether a block can begin a run: one key on each side, and a key of the peer. */
 static inline bool muct_rdma_sgl_is_plain(const muct_rdma_ep_t *ep,
                                           const muct_rdma_mem_t *mem,
                                           const muct_rdma_key_t *key)
@@ -80,9 +80,9 @@ static inline bool muct_rdma_sgl_is_plain(const muct_rdma_ep_t *ep,
 }
 
 /*
- * Plain blocks from @a i on, as far as they are under the keys of the first one and
- * inside its region; the number of the first that is not. This loop is what a block
- * costs: it is not inlined, to have all registers.
+ * Check plain blocks from @a i on, as long as they have the keys of the first one and
+ * lie inside its region. Returns the number of the first that does not. This loop is
+ * the cost of a block; it is not inlined, so that it has all registers.
  */
 static UCS_F_NOINLINE size_t muct_rdma_sgl_check_run(const muct_rdma_sgl_t *sgl,
                                                      size_t i, size_t *total_p,
@@ -98,7 +98,7 @@ static UCS_F_NOINLINE size_t muct_rdma_sgl_check_run(const muct_rdma_sgl_t *sgl,
 
     do {
         length = all[i];
-        /* the first look refuses no bytes at all, too */
+        /* the first check rejects zero bytes as well */
         if ((length - 1 >= size) || (remote_addrs[i] - base > size - length)) {
             break;
         }
@@ -175,7 +175,7 @@ static ucs_status_t muct_rdma_sgl_check(const muct_rdma_ep_t *ep,
 
 /* ---- operations ---- */
 
-/* Bytes of a work request, so that all queue pairs have a fair part of the list. */
+/* Bytes of a work request that give all queue pairs a fair part of the list. */
 static size_t muct_rdma_sgl_piece(const muct_rdma_ep_t *ep, size_t total)
 {
     const muct_rdma_limits_t *limits = &muct_rdma_ep_iface(ep)->limits;
@@ -200,7 +200,7 @@ static ucs_status_t muct_rdma_ep_sgl(muct_rdma_ep_t *ep, enum ibv_wr_opcode opco
     size_t lengths;
     int num;
 
-    /* before the check, which would be made again and again while there is no room */
+    /* before the check, which would be repeated while there is no room */
     if ((sgl->count > muct_rdma_ep_free(ep)) && !muct_rdma_ep_is_idle(ep)) {
         return UCS_ERR_NO_RESOURCE;
     }

@@ -5,8 +5,8 @@
 
 /**
  * @file
- * Puts and gets of lists, as the operation table has them; a list is checked before
- * anything of it is posted.
+ * Puts and gets of lists of the operation table; a list is checked before any part of
+ * it is posted.
  */
 
 #include "rdma/ep/rdma_ep.h"

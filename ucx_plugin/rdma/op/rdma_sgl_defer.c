@@ -2,7 +2,7 @@
 
 /*
  * A list that may need more work requests than the queues ever hold (blocks larger than
- * the device sends at once, many keys) is copied and becomes a job, which goes on
+ * the device sends at once, many keys) is copied and becomes a job, which continues
  * whenever there is room. Until it is posted, other operations wait behind it.
  */
 

@@ -11,13 +11,13 @@
 #include "rdma/op/rdma_sgl.h"
 
 /**
- * Copy a list that may need more work requests than the queues ever hold, to go on with
- * it in progress. UCS_INPROGRESS or UCS_ERR_NO_MEMORY.
+ * Copy a list that may need more work requests than the queues ever hold, to post it in
+ * progress. @return UCS_INPROGRESS or UCS_ERR_NO_MEMORY.
  */
 ucs_status_t muct_rdma_job_start(muct_rdma_ep_t *ep, const muct_rdma_sgl_plan_t *plan,
                                  const muct_rdma_sgl_t *sgl);
 
-/** Go on with ep->job, which ends when all of it is posted. */
+/** Continue ep->job, which ends when all of it is posted. */
 void muct_rdma_job_progress(muct_rdma_ep_t *ep);
 
 /** End ep->job, posted or not. */

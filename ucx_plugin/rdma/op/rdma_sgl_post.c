@@ -17,16 +17,16 @@
 typedef struct muct_rdma_sgl_writer {
     muct_rdma_ep_t *ep;
     muct_rdma_chan_t *chan;
-    struct ibv_send_wr *wr;     /* begun and not ended, or NULL */
+    struct ibv_send_wr *wr;     /* the open work request, or NULL */
     const muct_rdma_key_t *key; /* of wr */
     size_t wr_length;
     uint64_t wr_end;     /* remote address behind it */
     size_t piece;        /* most bytes of a work request */
     uint64_t share;      /* bytes for a queue pair */
-    uint64_t chan_bytes; /* of this list, for the present one */
+    uint64_t chan_bytes; /* bytes of this list on the present queue pair */
     enum ibv_wr_opcode opcode;
     uct_completion_t *comp;
-    int num_segments; /* ended on a queue pair */
+    int num_segments; /* work requests ended on a queue pair */
     size_t run_end;   /* blocks up to there are under the keys of the one before it */
     unsigned max_sge;
 } muct_rdma_sgl_writer_t;
@@ -171,7 +171,7 @@ static size_t muct_rdma_sgl_put_block(muct_rdma_sgl_writer_t *writer, uint64_t l
 
 /* ---- plain blocks ---- */
 
-/* How many work requests may be written without looking at the queue again. */
+/* Number of work requests that may be written without another check of the queue. */
 static inline uint32_t muct_rdma_sgl_run_room(const muct_rdma_sq_t *sq, size_t blocks)
 {
     uint32_t room = muct_rdma_sq_free(sq);
@@ -187,8 +187,8 @@ static inline uint32_t muct_rdma_sgl_run_room(const muct_rdma_sq_t *sq, size_t b
 /*
  * Blocks of one run that become a work request each: none is the neighbour of the one
  * before. At least one and @a room at most; the last is left open, for a neighbour.
- * This loop is what a block costs: it knows nothing that can be known outside, and is
- * not inlined, to have all registers.
+ * This loop is the cost of a block: all that can be computed outside is, and it is not
+ * inlined, so that it has all registers.
  */
 static UCS_F_NOINLINE size_t muct_rdma_sgl_fill_run(muct_rdma_sgl_writer_t *writer,
                                                     const muct_rdma_sgl_t *sgl,
@@ -227,7 +227,7 @@ static UCS_F_NOINLINE size_t muct_rdma_sgl_fill_run(muct_rdma_sgl_writer_t *writ
     } while ((remote != wr_end) && (bytes < share));
 
     --wr;
-    sq->head += (uint32_t)(wr - first); /* but for the open one */
+    sq->head += (uint32_t)(wr - first); /* all but the open one */
     bytes -= writer->chan_bytes;
     writer->chan_bytes += bytes;
     sq->bytes += bytes - length;
@@ -251,7 +251,7 @@ static size_t muct_rdma_sgl_run_end(const muct_rdma_sgl_t *sgl, size_t i)
     return end;
 }
 
-/* Blocks from @a i on, as many as are alike; 0 when the first needs a closer look */
+/* Post equal blocks from @a i on; 0 when the first needs all checks */
 static inline size_t muct_rdma_sgl_put_run(muct_rdma_sgl_writer_t *writer,
                                            const muct_rdma_sgl_t *sgl, size_t i)
 {
@@ -309,7 +309,7 @@ static UCS_F_NOINLINE void muct_rdma_sgl_put_plain(muct_rdma_sgl_writer_t *write
 
 /* ---- all blocks ---- */
 
-/* Post from a position on, and move it. */
+/* Post from a position on, and advance it. */
 static void muct_rdma_sgl_put_from(muct_rdma_sgl_writer_t *writer,
                                    const muct_rdma_sgl_t *sgl, muct_rdma_sgl_pos_t *pos)
 {

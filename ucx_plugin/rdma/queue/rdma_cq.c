@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Acknowledging takes a lock of the library: not for every single event. */
+/* Events to acknowledge at once: each acknowledgement takes a lock of the library. */
 #define MUCT_RDMA_CQ_ACK_BATCH 64
 
 ucs_status_t muct_rdma_cq_set_init(muct_rdma_cq_set_t *set,
@@ -220,7 +220,7 @@ unsigned muct_rdma_cq_poll(muct_rdma_cq_set_t *set, muct_rdma_cq_t *cq, unsigned
     return (unsigned)num;
 }
 
-/* Read pending events. @return Whether there were any. */
+/* Read pending events. @return Whether there were events. */
 static bool muct_rdma_cq_set_drain(muct_rdma_cq_set_t *set)
 {
     bool has_events = false;
@@ -240,7 +240,7 @@ static bool muct_rdma_cq_set_drain(muct_rdma_cq_set_t *set)
     return has_events;
 }
 
-/* Whether a completion, or an error, is there already. */
+/* Whether a completion or an error is pending already. */
 static bool muct_rdma_cq_arm(muct_rdma_cq_set_t *set, muct_rdma_cq_t *cq)
 {
     int num;

@@ -27,17 +27,17 @@ typedef struct muct_rdma_cq {
     unsigned reserved;          /**< Entries promised to queue pairs */
     unsigned released_unpolled; /**< Returned entries, perhaps in use */
     unsigned events;            /**< Events not acknowledged yet */
-    bool is_broken; /**< The device failed it: no completion will ever come */
+    bool is_broken;             /**< The queue broke: no completion will ever come */
     bool has_early_wc;
-    struct ibv_wc early_wc; /**< Polled too early, by @ref muct_rdma_cq_set_arm */
+    struct ibv_wc early_wc; /**< Completion polled by @ref muct_rdma_cq_set_arm */
 } muct_rdma_cq_t;
 
 typedef struct muct_rdma_cq_set {
     const muct_rdma_device_t *device;
     struct ibv_comp_channel *channel; /**< Nonblocking completion channel */
     unsigned depth;                   /**< Entries of the first queue */
-    unsigned vector; /**< Interrupt of the first; each other has the next one */
-    bool has_failed; /**< A queue broke, and its endpoints do not know yet */
+    unsigned vector; /**< Interrupt of the first queue; each further one has the next */
+    bool has_failed; /**< A queue broke, and its endpoints were not notified yet */
     unsigned num;
     unsigned num_broken; /**< Broken queues */
     muct_rdma_cq_t **cqs;
@@ -46,8 +46,8 @@ typedef struct muct_rdma_cq_set {
 /**
  * Make the channel; queues come when they are needed.
  *
- * @param [in] vector  Where to begin with the device's interrupts, any number: that of
- *                     a CPU, so that processes do not share one.
+ * @param [in] vector First of the device's interrupts to use, any number. The number of
+ *                     a CPU spreads processes over interrupts.
  *
  * @return UCS_OK, UCS_ERR_IO_ERROR with the reason in the log.
  */
@@ -55,7 +55,7 @@ ucs_status_t muct_rdma_cq_set_init(muct_rdma_cq_set_t *set,
                                    const muct_rdma_device_t *device, unsigned depth,
                                    unsigned vector);
 
-/** Destroy all; no queue pair may use them any more. */
+/** Destroy all queues; no queue pair may use them any more. */
 void muct_rdma_cq_set_cleanup(muct_rdma_cq_set_t *set);
 
 /**
@@ -70,7 +70,7 @@ ucs_status_t muct_rdma_cq_reserve(muct_rdma_cq_set_t *set, unsigned entries,
 /** Release the entries reserved by a destroyed queue pair. */
 void muct_rdma_cq_release(muct_rdma_cq_t *cq, unsigned entries);
 
-/** Never use a queue again; the endpoints that do are to leave it. */
+/** Give up a queue; its endpoints must move to another one. */
 void muct_rdma_cq_set_broken(muct_rdma_cq_set_t *set, muct_rdma_cq_t *cq);
 
 /** Destroy the queues that broke and that no queue pair has any more. Not while one of
@@ -83,7 +83,7 @@ unsigned muct_rdma_cq_poll(muct_rdma_cq_set_t *set, muct_rdma_cq_t *cq, unsigned
                            struct ibv_wc *wc);
 
 /**
- * Ask for an event with the next completion of any queue.
+ * Request an event with the next completion of any queue.
  *
  * @return UCS_OK, or UCS_ERR_BUSY when completions are there already, or a queue broke.
  */

@@ -5,9 +5,9 @@
 
 /**
  * @file
- * Parent of an interface's queue pairs: the memory domain's protection domain, under a
- * thread domain where the device has such. UCT promises one thread at a time for an
- * interface, and the device's library then takes no lock to post.
+ * Parent domain of an interface's queue pairs: the memory domain's protection domain
+ * with a thread domain, where the device supports it. UCT guarantees one thread at a
+ * time for an interface, so the device's library needs no lock to post.
  */
 
 #include "rdma/device/rdma_verbs.h"
@@ -16,7 +16,7 @@
 
 typedef struct muct_rdma_domain {
     struct ibv_pd *pd; /**< For queue pairs; shares memory with its parent */
-    struct ibv_td *td; /**< NULL without: pd is then the memory domain's own */
+    struct ibv_td *td; /**< NULL: no thread domain; pd is the memory domain's own */
 } muct_rdma_domain_t;
 
 /**

@@ -7,8 +7,9 @@
 #include <errno.h>
 #include <string.h>
 
-/* The provider of bnxt_re in rdma-core 39 to 50 spoils the command of most queue pairs
- * that are made off worker threads: the kernel returns EFAULT (ROCm/MAD PR 215). */
+/* The provider of bnxt_re in rdma-core 39 to 50 corrupts the command of most queue
+ * pairs that are made outside worker threads: the kernel returns EFAULT (ROCm/MAD PR
+ * 215). */
 #define MUCT_RDMA_QP_TRIES 32
 #define MUCT_RDMA_QP_OLD_PROVIDER                                                      \
     "libibverbs' provider for bnxt_re before rdma-core 63 does so: install rdma-core " \
@@ -29,7 +30,7 @@ static const char *muct_rdma_qp_remedy(int error)
     }
 }
 
-/* A device's queue pairs are shared by all processes: ours alone are known. */
+/* All processes share a device's queue pairs, of which only ours are counted. */
 static void muct_rdma_qp_log_failure(struct ibv_pd *pd, const muct_rdma_qp_caps_t *caps,
                                      int error)
 {
@@ -104,7 +105,7 @@ ucs_status_t muct_rdma_qp_create(struct ibv_pd *pd, struct ibv_cq *cq,
     }
     __atomic_add_fetch(&muct_rdma_qp_num, 1, __ATOMIC_RELAXED);
 
-    /* at most the requested size, as our memory has that size */
+    /* at most the requested size, which is the size of our buffers */
     if (attr.cap.max_inline_data < max_inline) {
         max_inline = attr.cap.max_inline_data;
     }
@@ -155,7 +156,7 @@ void muct_rdma_qp_fill_ah(const muct_rdma_qp_path_t *path, struct ibv_ah_attr *a
         return;
     }
 
-    /* InfiniBand with a global header, too, when the peer may be behind a router */
+    /* use a global header on InfiniBand as well when the peer may be behind a router */
     ah->is_global = ah->is_global || (path->remote.lid == 0);
     memcpy(ah->grh.dgid.raw, path->remote.gid, sizeof(ah->grh.dgid.raw));
     ah->grh.sgid_index = port->gid_index;

@@ -14,18 +14,18 @@
 #include "rdma/device/rdma_device.h"
 #include "rdma/queue/rdma_ece.h"
 
-/** Bit of a wr_id: it is a receive's. */
+/** Bit of a wr_id that marks a receive. */
 #define MUCT_RDMA_WR_ID_RECV (1ull << 63)
 
 /** Requested sizes, then those that the device granted. */
 typedef struct muct_rdma_qp_caps {
     unsigned send_depth; /**< Work requests */
-    unsigned recv_depth; /**< Receives; 0 is made 1, as some devices refuse 0 */
+    unsigned recv_depth; /**< Receives; 0 becomes 1, as some devices refuse 0 */
     unsigned max_sge;
     unsigned max_inline; /**< Bytes */
 } muct_rdma_qp_caps_t;
 
-/** Parameters of a connection, all that RTR and RTS need. */
+/** Parameters of a connection for RTR and RTS. */
 typedef struct muct_rdma_qp_path {
     const muct_rdma_port_t *port;
     muct_rdma_dev_addr_t remote;
@@ -37,8 +37,8 @@ typedef struct muct_rdma_qp_path {
     uint8_t retry_count;
     uint8_t rnr_retry;
     uint8_t min_rnr_timer;  /**< Code of the standard */
-    uint8_t max_reads;      /**< Reads and atomics we start at once */
-    uint8_t max_dest_reads; /**< Reads and atomics we answer at once */
+    uint8_t max_reads;      /**< Concurrent reads and atomics that we start */
+    uint8_t max_dest_reads; /**< Concurrent reads and atomics that we answer */
     bool may_answer_none;   /**< max_dest_reads may become 0 */
     uint32_t local_psn;
     uint32_t remote_psn;
@@ -50,9 +50,9 @@ typedef struct muct_rdma_qp_path {
  * Create a queue pair, in state RESET.
  *
  * @param [in]     cq    For sends and receives.
- * @param [in,out] caps  Wanted, then granted. Inline data is halved until the device
- *                       takes it: some say ENOMEM or EINVAL to more than they have. Any
- *                       other error is one of the device.
+ * @param [in,out] caps Requested, then granted sizes. Inline data is halved while the
+ *                       device returns ENOMEM or EINVAL, as some devices do when it is
+ *                       too large. Any other error fails the call.
  * @param [out]    qp_p  Set only on UCS_OK.
  *
  * @return UCS_OK, UCS_ERR_IO_ERROR with the reason in the log.
@@ -90,7 +90,8 @@ int muct_rdma_qp_to_error(struct ibv_qp *qp);
 /** Fill the address handle attributes that reach path->remote. */
 void muct_rdma_qp_fill_ah(const muct_rdma_qp_path_t *path, struct ibv_ah_attr *ah);
 
-/** Destroy it in any state: the device touches no memory of its work requests after. */
+/** Destroy it in any state: the device does not touch memory of its work requests
+ * afterwards. */
 void muct_rdma_qp_destroy(struct ibv_qp *qp);
 
 /** Code of the shortest timeout of at least this many seconds, 1 to 31. */

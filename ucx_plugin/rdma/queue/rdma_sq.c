@@ -59,7 +59,7 @@ static ucs_status_t muct_rdma_sq_make_marks(muct_rdma_sq_t *sq, uint32_t num)
     }
 
     sq->mask = num - 1;
-    /* leave room for one more chain */
+    /* keeps room for one more chain */
     sq->grow_above = (num < sq->depth) ? num - sq->batch : UINT32_MAX;
     return UCS_OK;
 }
@@ -173,8 +173,8 @@ void muct_rdma_sq_cleanup(muct_rdma_sq_t *sq)
 }
 
 /*
- * The device took the chain up to @a bad only. No room (ENOMEM) passes when something
- * completes; with nothing to complete it would not, and is as final as other errors.
+ * The device accepted the chain up to @a bad only. ENOMEM is repeated after the next
+ * completion; without work in flight it is final, as other errors are.
  */
 static void muct_rdma_sq_ring_failed(muct_rdma_sq_t *sq, int error,
                                      const struct ibv_send_wr *bad)
@@ -283,7 +283,7 @@ void muct_rdma_sq_complete(muct_rdma_sq_t *sq, uint32_t index, ucs_status_t stat
         muct_rdma_sq_end_mark(sq, (before == 0) ? status : UCS_OK);
     }
 
-    /* a work request that failed in the middle of a chain: the purge calls its mark */
+    /* a work request failed in the middle of a chain: the purge calls its mark */
     if ((int32_t)(index - sq->tail) >= 0) {
         sq->tail = index + 1;
     }

@@ -10,12 +10,12 @@
  *
  * Numbers. Every work request has an index that only grows. [tail, posted) are with the
  * device, [posted, head) are gathered and not yet posted; head - tail is never more
- * than depth. That difference is all the accounting there is. It cannot drift from what
- * the device has, because reliable connections complete in order.
+ * than depth. No other count exists. The difference cannot drift from the device's
+ * state, because reliable connections complete in order.
  *
  * Completions. Only the last work request of each chain requests a completion: when it
- * comes, all before it are done. A failed work request gives a completion of its own,
- * and so does every one behind it. Those before it that gave none have succeeded.
+ * comes, all before it are done. A failed work request and all later ones have
+ * completions of their own. Earlier ones without a completion have succeeded.
  *
  * Marks. A mark at a work request requests a callback when that one ends; the last of a
  * chain always has a mark. A mark is called back exactly once: by @ref
@@ -23,13 +23,13 @@
  * callback may post.
  *
  * Entries. A work request stays in its place in a ring until another one needs that
- * place. If keep is set, there is a place for each work request under way, so that all
+ * place. If keep is set, there is a place for each work request in flight, so that all
  * of them can be posted again to another queue pair. Otherwise there are places for a
- * chain. Rings begin with two chains, and double behind a doorbell as more work
- * requests are under way. With many peers, most have few under way.
+ * chain. Rings begin with two chains, and double after a doorbell as more work requests
+ * are in flight. With many peers, most have few in flight.
  *
- * Doorbells. A work request is posted at once when the device has nothing of this queue
- * to do. Otherwise it waits until the chain is full or until the next progress.
+ * Doorbells. A work request is posted at once when none of this queue is in flight.
+ * Otherwise it waits until the chain is full or until the next progress.
  *
  * Single-threaded.
  */
@@ -89,7 +89,7 @@ struct muct_rdma_sq {
     int error;      /**< errno of an ibv_post_send() that cannot be repeated, or 0 */
     bool is_lost;   /**< The error would occur on any new queue pair as well */
     bool keep;      /**< Keep each entry until its completion */
-    bool is_stuck;  /**< The device took only a part: repeat, take no more */
+    bool is_stuck;  /**< The device accepted only a part: repeat, accept no more */
     uint8_t state;  /**< MUCT_RDMA_SQ_* */
     uint64_t bytes; /**< Sum over all work requests, up to head */
     uint64_t ended; /**< Bytes up to the last mark that was called back */
@@ -108,7 +108,7 @@ struct muct_rdma_sq {
 typedef struct muct_rdma_sq_params {
     struct ibv_qp *ibv;
     uint64_t id;    /**< Low 32 bits clear */
-    uint32_t depth; /**< Work requests the queue pair takes */
+    uint32_t depth; /**< Work requests that the queue pair can hold */
     uint32_t batch; /**< Requests of a batch, at least 1 */
     uint32_t max_sge;
     uint32_t max_inline;
@@ -130,9 +130,9 @@ void muct_rdma_sq_cleanup(muct_rdma_sq_t *sq);
 void muct_rdma_sq_ring(muct_rdma_sq_t *sq);
 
 /**
- * A completion for the work request of @a index came.
+ * Handle a completion for the work request of @a index.
  *
- * @param [in] status  For it; those before it have succeeded.
+ * @param [in] status Its status; earlier work requests have succeeded.
  */
 void muct_rdma_sq_complete(muct_rdma_sq_t *sq, uint32_t index, ucs_status_t status);
 
@@ -152,7 +152,8 @@ void muct_rdma_sq_suspend(muct_rdma_sq_t *sq);
  */
 uint32_t muct_rdma_sq_resume(muct_rdma_sq_t *sq, struct ibv_qp *ibv, uint64_t id);
 
-/** End everything, posted or not, with @a status. The queue pair must be destroyed. */
+/** End all work requests, posted or not, with @a status. The queue pair must be
+ * destroyed. */
 void muct_rdma_sq_purge(muct_rdma_sq_t *sq, ucs_status_t status);
 
 /** Number of work requests that may be added now. */

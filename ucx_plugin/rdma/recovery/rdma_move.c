@@ -11,7 +11,8 @@
 
 /* ---- interfaces ---- */
 
-/* Its next queue pairs are to be there, or some are, of which it has not replaced all.
+/* Whether the endpoint's next queue pairs belong to the carrier, or some of the present
+ * ones that are not replaced yet.
  */
 static bool muct_rdma_move_is_guest(const muct_rdma_ep_t *ep,
                                     const muct_rdma_iface_t *carrier)
@@ -199,8 +200,8 @@ static bool muct_rdma_move_rkey(const muct_rdma_ep_t *ep, uint64_t *address,
     return true;
 }
 
-/* A read behind writes to the peer's host: of any of its pages, as the work request may
- * have moved before. */
+/* Whether this read follows writes to the peer's host: it may name any of its pages, as
+ * the work request may have moved before. */
 static bool muct_rdma_move_flush(const muct_rdma_ep_t *ep, struct ibv_send_wr *wr)
 {
     const muct_rdma_ep_t *lane = muct_rdma_move_page(ep);

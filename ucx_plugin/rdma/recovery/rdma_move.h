@@ -7,8 +7,8 @@
  * @file
  * Move an endpoint to another device if its own is gone, its link is down, or no answer
  * comes over it. Recovery (rdma_recover.h) then makes the new queue pairs with another
- * interface of the same worker, the endpoint's carrier. For its user the endpoint stays
- * that of its own interface, whose progress, buffers and requests it keeps.
+ * interface of the same worker, the endpoint's carrier. The user still sees an endpoint
+ * of its own interface, whose progress, buffers and requests stay in use.
  *
  * The peer's address there comes from another endpoint, of that interface, to the same
  * process: UCP has one on each rail. If UCP uses one rail, there is none.
@@ -33,10 +33,10 @@ struct muct_rdma_iface;
 void muct_rdma_move_leave(struct muct_rdma_iface *iface);
 
 /**
- * Choose the next interface that may carry the endpoint, from behind its present one
- * on, as @ref muct_rdma_move_to does.
+ * Move to the next interface in order that may carry the endpoint, with @ref
+ * muct_rdma_move_to.
  *
- * @return False when there is none but the present one; nothing has changed then.
+ * @return False when there is no other interface; nothing has changed then.
  */
 bool muct_rdma_move_choose(struct muct_rdma_ep *ep);
 

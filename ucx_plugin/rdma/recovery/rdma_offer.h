@@ -13,7 +13,7 @@
 /** Whether the peer supports recovery and a control channel reaches it. */
 bool muct_rdma_recover_is_possible(const muct_rdma_ep_t *ep);
 
-/** Send the queue pairs there are; @a is_answer when the endpoint waits for nothing. */
+/** Offer the present queue pairs; @a is_answer when the endpoint needs no answer. */
 void muct_rdma_recover_send(muct_rdma_ep_t *ep, bool is_answer);
 
 /** Reply that the requested endpoint does not exist. */

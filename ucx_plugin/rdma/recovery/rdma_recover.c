@@ -15,12 +15,12 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* An offer is sent again after this time, and then after twice the time before. */
+/* Time until an offer is sent again; it doubles with each repetition. */
 #define MUCT_RDMA_RECOVER_FIRST_MS 5
 #define MUCT_RDMA_RECOVER_LAST_MS 100
 
-/* RECOVERY_TIMEOUT divided by this is spent on the first device: more than a peer needs
- * to answer */
+/* RECOVERY_TIMEOUT divided by this is the time for the first device, longer than a peer
+ * needs to answer */
 #define MUCT_RDMA_RECOVER_PATIENCE 32
 
 /* ---- whose ---- */
@@ -81,8 +81,7 @@ static void muct_rdma_recover_drain(muct_rdma_ep_t *ep, uint32_t epoch)
     recover->epoch = epoch;
     if ((recover->phase == MUCT_RDMA_RECOVER_MAKE) ||
         ((recover->phase == MUCT_RDMA_RECOVER_OFFER) && (recover->num_done == 0))) {
-        /* new queue pairs may belong to another device; they have no work requests
-         * yet */
+        /* new queue pairs may belong to another device and have no work requests yet */
         recover->phase = MUCT_RDMA_RECOVER_MAKE;
         recover->num_done = 0;
         return;
@@ -183,7 +182,7 @@ void muct_rdma_recover_cancel(muct_rdma_ep_t *ep)
     }
 }
 
-/* Connected: the user's operations go on. */
+/* The endpoint is connected: continue the user's operations. */
 static void muct_rdma_recover_end(muct_rdma_ep_t *ep)
 {
     muct_rdma_iface_t *iface = muct_rdma_ep_iface(ep);
@@ -251,7 +250,7 @@ static void muct_rdma_recover_offer(muct_rdma_ep_t *ep, uint64_t now_ms)
     }
 }
 
-/* The peer knows a number of our datagrams' queue pair that is no more. */
+/* Whether the peer has an outdated number of our control queue pair. */
 void muct_rdma_recover_announce_number(muct_rdma_ep_t *ep)
 {
     muct_rdma_iface_t *iface = muct_rdma_ep_iface(ep);
@@ -271,8 +270,8 @@ void muct_rdma_recover_announce_number(muct_rdma_ep_t *ep)
     iface->async_countdown = 1;
 }
 
-/* Send our control qp again. If the peer does not answer in time, give up: it does not
- * know the number, but the connection works. */
+/* Send our control qp again. Give up if the peer does not answer in time: the
+ * connection works, although the peer lacks the number. */
 static void muct_rdma_recover_announce_step(muct_rdma_ep_t *ep, uint64_t now_ms)
 {
     if (now_ms >= ep->recover.deadline_ms) {
@@ -295,7 +294,7 @@ static bool muct_rdma_recover_is_stuck(muct_rdma_ep_t *ep, uint64_t now_ms)
         return true;
     }
 
-    /* the event may come behind the failure */
+    /* the event may come after the failure */
     return (ep->carrier->port_down_ms != 0) || ep->carrier->ctl.is_given_up;
 }
 
@@ -310,7 +309,8 @@ static ucs_status_t muct_rdma_recover_make(muct_rdma_ep_t *ep, uint64_t now_ms)
         if (!muct_rdma_renew_break(ep)) {
             return UCS_INPROGRESS;
         }
-        /* its turn has come: from now on the time counts as waiting for the peer */
+        /* the endpoint's turn begins: from now on the time counts as waiting for the
+         * peer */
         recover->phase = MUCT_RDMA_RECOVER_DRAIN;
         recover->move_ms = now_ms + recover->patience_ms;
     }
@@ -366,7 +366,7 @@ static void muct_rdma_recover_step(muct_rdma_ep_t *ep, uint64_t now_ms)
         return;
     }
 
-    /* once at least: the peer may not have ours */
+    /* at least once: the peer may not have our offer */
     is_answered = recover->has_offer && (recover->offer.epoch == recover->epoch);
     if (!is_answered || (recover->next_ms == 0)) {
         muct_rdma_recover_offer(ep, now_ms);
@@ -409,8 +409,7 @@ void muct_rdma_recover_progress(muct_rdma_iface_t *iface, uint64_t now_ms)
 
 /* ---- the peer's word ---- */
 
-/* Whether the peer's choice wins when both sides make the same connection, each with
- * another device. */
+/* Whether the peer's choice of device wins when both sides make the same connection. */
 static bool muct_rdma_recover_goes_first(const muct_rdma_ep_t *ep,
                                          const muct_rdma_iface_t *by,
                                          const muct_rdma_ctl_msg_t *msg)
@@ -451,7 +450,7 @@ static void muct_rdma_recover_reply(muct_rdma_ep_t *ep, const muct_rdma_ctl_msg_
     }
 }
 
-/* @a by is the interface that it came to. */
+/* @a by is the interface that received it. */
 static void muct_rdma_recover_take_offer(muct_rdma_ep_t *ep, muct_rdma_iface_t *by,
                                          const muct_rdma_ctl_msg_t *msg)
 {
@@ -490,7 +489,7 @@ static void muct_rdma_recover_take_offer(muct_rdma_ep_t *ep, muct_rdma_iface_t *
         muct_rdma_recover_drain(ep, msg->epoch);
     }
 
-    /* its peer is waiting, and many may be before it */
+    /* the peer waits, and many endpoints may be ahead of this one */
     ucs_list_del(&recover->list);
     ucs_list_add_head(&muct_rdma_ep_iface(ep)->recovering, &recover->list);
 }
@@ -528,14 +527,14 @@ void muct_rdma_recover_receive(muct_rdma_iface_t *iface, const struct ibv_wc *wc
 
     if (!muct_rdma_ctl_complete(&iface->ctl, wc, &msg)) {
         if (muct_rdma_ctl_has_to_restart(&iface->ctl)) {
-            iface->async_countdown = 1; /* look after it in this very progress */
+            iface->async_countdown = 1; /* continue it in this progress call */
         }
         return;
     }
 
     ep = muct_rdma_recover_find(iface, &msg);
     if ((ep != NULL) && (ep->state == MUCT_RDMA_EP_INIT)) {
-        return; /* the endpoint does not know its peer yet; the peer will send again */
+        return; /* the endpoint is not connected yet; the peer will send again */
     }
 
     if ((ep != NULL) && !muct_rdma_recover_is_peer(ep, &msg)) {
@@ -628,7 +627,8 @@ void muct_rdma_recover_connected(muct_rdma_ep_t *ep)
 
     if (ep->peer_ep.ctl_qp != 0) {
         muct_rdma_ctl_meet(ctl, &ep->peer);
-        ep->carrier->async_countdown = 1; /* the next progress prepares for it */
+        ep->carrier->async_countdown = 1; /* the next progress makes the address
+                                           * handle */
     }
 
     if ((ep->recover.announced_ctl_qp != 0) && (ctl->ibv != NULL) &&

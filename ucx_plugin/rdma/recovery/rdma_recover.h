@@ -5,8 +5,8 @@
 
 /**
  * @file
- * Recovery: the connection of an endpoint broke and is made anew. Its user notices a
- * pause at most.
+ * Recovery: a broken connection of an endpoint is made anew. The user notices a pause
+ * at most.
  *
  *            a queue pair fails here or at the peer
  *   CONNECTED ------------------------------------------------> BREAK
@@ -20,12 +20,12 @@
  *       +------------------------------------ OFFER <----------- MAKE
  *
  * BREAK, DRAIN: all queue pairs are put in error, and completions are polled until none
- * is missing. Both sides then know what arrived: nothing is lost in a queue that is
- * destroyed. MAKE, OFFER: new queue pairs are made. Their numbers are sent by datagram,
- * again and again, with the number of messages that have arrived. When the peer's offer
- * is here, they are connected. All that has not ended is posted again, except what has
- * arrived. A side that is connected already answers an offer with its own, which was
- * lost.
+ * is missing. Both sides then have the number of messages that arrived: no completion
+ * is lost in a destroyed queue. MAKE, OFFER: new queue pairs are made. Their numbers
+ * are sent by datagram, again and again, with the number of messages that have arrived.
+ * When the peer's offer is here, they are connected. All that has not ended is posted
+ * again, except what has arrived. A side that is connected already answers an offer
+ * with its own, which was lost.
  *
  * Steps. Commands to the device take tens of microseconds, and a link that fails breaks
  * all connections over it at once. A progress of an interface therefore uses at most
@@ -56,24 +56,24 @@
 
 #include "rdma/ep/rdma_ep.h"
 
-/** Commands to the device in a progress of an interface, at most: what making a queue
- * pair takes, and a bit. */
+/** Most commands to the device in a progress of an interface: a few more than a queue
+ * pair needs. */
 #define MUCT_RDMA_STEP_COMMANDS 4
 
-/** Time after which a sleeper is woken while anything is recovering. */
+/** Time after which a blocked worker is woken while an endpoint recovers. */
 #define MUCT_RDMA_RECOVER_TICK_MS 10
 
 /**
- * The connection broke.
+ * Begin recovery of a broken connection.
  *
  * @param [in] cause  Status to fail with when it cannot be made anew.
- * @return Whether it will be tried. If not, nothing has changed.
+ * @return Whether recovery has begun. If not, nothing has changed.
  */
 bool muct_rdma_recover_begin(muct_rdma_ep_t *ep, ucs_status_t cause);
 
 /**
- * The endpoint's device is removed, or its link is down for too long: move to another
- * device.
+ * Move the endpoint to another device, because its own is removed or its link is down
+ * for too long.
  *
  * @return False when there is none; nothing has changed then.
  */
@@ -83,28 +83,29 @@ bool muct_rdma_recover_leave(muct_rdma_ep_t *ep, ucs_status_t cause);
  * recovery is off. */
 void muct_rdma_recover_announce_number(muct_rdma_ep_t *ep);
 
-/** The endpoint failed, or is destroyed. */
+/** End the recovery of an endpoint that failed or is destroyed. */
 void muct_rdma_recover_cancel(muct_rdma_ep_t *ep);
 
-/** A completion of the control channel came. */
+/** Handle a completion of the control channel. */
 void muct_rdma_recover_receive(muct_rdma_iface_t *iface, const struct ibv_wc *wc);
 
 /** Whether queue pairs are to be put in error next. */
 bool muct_rdma_recover_breaks(const muct_rdma_iface_t *iface);
 
-/** Go on with all endpoints, by so many commands; some may be failed, and destroyed, by
- * it. When there is more to do at once, iface->has_steps says so. */
+/** Continue the recovery of all endpoints within the budget of commands. Endpoints may
+ * be failed and destroyed by it. iface->has_steps is set when there is more to do at
+ * once. */
 void muct_rdma_recover_progress(muct_rdma_iface_t *iface, uint64_t now_ms);
 
-/** Have a control channel, if recovery is on and the device can. */
+/** Make a control channel, if recovery is on and the device supports one. */
 void muct_rdma_recover_open(muct_rdma_iface_t *iface);
 
 /** Handle a failed completion queue: if the control channel used it, make another
  * channel, and notify the peers. */
 void muct_rdma_recover_reopen(muct_rdma_iface_t *iface);
 
-/** The endpoint is connected: prepare for datagrams to its peer. Send the peer our
- * control qp if its number has changed since the address was packed. */
+/** Prepare for datagrams to the peer of an endpoint that is now connected. Send the
+ * peer our control qp if its number has changed since the address was packed. */
 void muct_rdma_recover_connected(muct_rdma_ep_t *ep);
 
 #endif

@@ -2,7 +2,8 @@
 
 /*
  * Replacement of the queue pairs of a recovering endpoint. Each function handles as
- * many as this progress call has commands left for, and is called again.
+ * many queue pairs as this progress call has commands left for, and is called again for
+ * the others.
  */
 
 #include "rdma/recovery/rdma_renew.h"
@@ -16,7 +17,7 @@
 
 /* Commands to the device for a queue pair */
 #define MUCT_RDMA_RENEW_BREAK 1
-#define MUCT_RDMA_RENEW_MAKE 3    /* destroy, create, to INIT */
+#define MUCT_RDMA_RENEW_MAKE 3    /* destroy, create, move to INIT */
 #define MUCT_RDMA_RENEW_CONNECT 2 /* to RTR, to RTS */
 
 bool muct_rdma_renew_may_command(muct_rdma_ep_t *ep, unsigned num)
@@ -161,7 +162,7 @@ ucs_status_t muct_rdma_renew_connect(muct_rdma_ep_t *ep)
     }
 
     if (path.max_dest_reads < ep->dest_reads) {
-        ep->dest_reads = path.max_dest_reads; /* fewer than our offer promised */
+        ep->dest_reads = path.max_dest_reads; /* fewer reads than our offer announced */
         return UCS_ERR_NO_RESOURCE;
     }
 

@@ -4,26 +4,27 @@
  * Work requests of the old connection that the new one has to repeat.
  *
  * The peer's device executes a queue pair in order. So the number of messages that have
- * arrived proves that everything before the last of them was executed. Writes have been
- * written, and must not be written again: the peer may have used the memory for
- * something else since. The data of reads may have been lost on the way, so reads are
- * posted again. The exception is a read followed by a fence and by a message that has
- * arrived: that message was sent after the read had ended.
+ * arrived proves that everything before the last of them was executed. Writes before it
+ * have arrived and must not be repeated: the peer may have reused the memory since. The
+ * data of reads may have been lost on the way, so reads are posted again. The exception
+ * is a read followed by a fence and by a message that has arrived: that message was
+ * sent after the read had ended.
  *
- * It is unknown how much of the work behind the last arrived message was executed.
+ * It is unknown how much of the work after the last arrived message was executed.
  * Writes and reads are posted again: the same bytes to the same place. Atomics must not
  * be repeated, so recovery is given up if there is one. The same holds for a write
- * right behind a fence. A program notifies a peer that polls memory by such a write;
- * the peer may have seen it and begun to use the place again.
+ * right after a fence. A program notifies a peer that polls memory by such a write; the
+ * peer may have seen it and begun to use the place again.
  *
- * Work that need not be repeated becomes a write of nothing, which keeps all numbers.
+ * Work that need not be repeated becomes a write of zero bytes, which keeps all
+ * numbers.
  */
 
 #include "rdma/recovery/rdma_replay.h"
 
 #include "base/muct_log.h"
 
-/* Work requests of a queue pair before these are known to have been carried out. */
+/* Counts of a queue pair: earlier work requests have certainly been executed. */
 typedef struct muct_rdma_replay {
     uint32_t arrived; /* by the peer's device */
     uint32_t ended;   /* with all answers */
@@ -45,7 +46,7 @@ static uint32_t muct_rdma_replay_num_sends(const muct_rdma_sq_t *sq, uint32_t en
     return num;
 }
 
-/* False when the peer says what cannot be. */
+/* False when the peer's count is impossible. */
 static bool muct_rdma_replay_find(const muct_rdma_ep_t *ep, uint32_t received,
                                   muct_rdma_replay_t *replay)
 {
@@ -162,7 +163,7 @@ bool muct_rdma_replay_prepare(muct_rdma_ep_t *ep, uint32_t received)
     }
 
     for (i = 0; i < ep->num_qps; ++i) {
-        if (i > 0) { /* no messages go there */
+        if (i > 0) { /* these queue pairs carry no messages */
             replay.arrived = ep->chans[i].sq.tail;
             replay.ended = ep->chans[i].sq.tail;
         }

@@ -13,7 +13,7 @@
 /**
  * Select the work requests to repeat: of the incomplete ones, messages that have not
  * arrived, writes, and reads whose response has not arrived. Atomics cannot be
- * repeated. rdma_replay.c.
+ * repeated; see rdma_replay.c.
  *
  * @param [in] received Messages the peer has received since the beginning.
  *

@@ -6,10 +6,10 @@
 
 #include <inttypes.h>
 
-/* Least limit; on a busy machine a process may not run for that long */
+/* Lower bound of the limit, longer than a busy machine keeps a process waiting */
 #define MUCT_RDMA_WATCH_LEAST_MS 2000
 
-/* Bytes that any path moves in a millisecond, 10 MB/s */
+/* Bytes that the slowest path moves in a millisecond, 10 MB/s */
 #define MUCT_RDMA_WATCH_BYTES 10000u
 
 uint64_t muct_rdma_watch_limit(const muct_rdma_qp_path_t *path)
@@ -89,8 +89,8 @@ static void muct_rdma_watch_nudge(muct_rdma_chan_t *chan)
     chan->sq.next_flags = flags;
 }
 
-/* Whether the queue pair has ended nothing for too long. Checks are counted, not the
- * time: the program may not have made progress meanwhile. */
+/* Whether the queue pair had no completion for too long. Checks are counted and not
+ * time, because the program may not have made progress. */
 static bool muct_rdma_watch_chan(muct_rdma_chan_t *chan)
 {
     const muct_rdma_iface_t *iface = muct_rdma_ep_iface(chan->ep);
@@ -120,14 +120,16 @@ static bool muct_rdma_watch_chan(muct_rdma_chan_t *chan)
     return chan->num_checks >= limit;
 }
 
-/* The first of the endpoint's queue pairs to be given up, or NULL; all are checked. */
+/* Check all queue pairs of the endpoint. Returns the first that must be given up, or
+ * NULL. */
 static const muct_rdma_chan_t *muct_rdma_watch_ep(muct_rdma_ep_t *ep)
 {
     const muct_rdma_chan_t *over = NULL;
     unsigned i;
 
     if (muct_rdma_watch_is_owed(ep)) {
-        muct_rdma_watch_nudge(&ep->chans[0]); /* it fails where the peer is gone */
+        muct_rdma_watch_nudge(&ep->chans[0]); /* the write fails where the peer is
+                                               * gone */
     }
 
     for (i = 0; i < ep->num_created; ++i) {

@@ -5,7 +5,7 @@
 
 /**
  * @file
- * Watch over work requests that a device neither ends nor fails.
+ * Watch for work requests that a device neither ends nor fails.
  *
  * A device limits the time of an acknowledgement to TIMEOUT x RETRY_COUNT, but it may
  * lose its timer. soft-RoCE does so after a lost acknowledgement: when an earlier
@@ -24,7 +24,7 @@
  * something: four times the device's own retry limit, at least two seconds. */
 uint64_t muct_rdma_watch_limit(const muct_rdma_qp_path_t *path);
 
-/** Checks in the time a queue pair may end nothing. */
+/** Checks in the time that a queue pair may go without a completion. */
 #define MUCT_RDMA_WATCH_CHECKS 4
 
 /** Milliseconds between two checks. */
@@ -33,8 +33,8 @@ static inline uint64_t muct_rdma_watch_period(const muct_rdma_iface_t *iface)
     return iface->watch_ms / MUCT_RDMA_WATCH_CHECKS;
 }
 
-/** Check the queue pairs of all endpoints; it is time. Endpoints may be failed, and
- * destroyed. */
+/** Check the queue pairs of all endpoints when the next check is due. Endpoints may be
+ * failed and destroyed. */
 void muct_rdma_watch_progress(muct_rdma_iface_t *iface);
 
 /** Whether work is in flight, so that a blocked worker must wake for the next check. */
