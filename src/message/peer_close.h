@@ -19,10 +19,10 @@ void mkv_peer_step_failed(mkv_peer_t *peer);
 void mkv_peer_step_waiting(mkv_peer_t *peer);
 
 /**
- * Closed by the caller: leave when nothing needs the connection any more. Not below a
- * callback of UCX.
+ * Continue the close by the caller: leave when nothing needs the connection any more.
+ * Not below a callback of UCX.
  *
- * @return How much was done.
+ * @return Number of steps made.
  */
 unsigned mkv_peer_step_closing(mkv_peer_t *peer);
 

@@ -40,9 +40,9 @@ void muct_rdma_stock_drop(muct_rdma_stock_t *stock);
 ucs_status_t muct_rdma_ep_create(const uct_ep_params_t *params, uct_ep_h *ep_p);
 
 /**
- * Make, or destroy, one more queue pair, as the number of endpoints asks for.
+ * Make or destroy one queue pair, according to the number of endpoints.
  *
- * @return Whether there is more to do.
+ * @return Whether more remain.
  */
 bool muct_rdma_stock_progress(struct muct_rdma_iface *iface);
 

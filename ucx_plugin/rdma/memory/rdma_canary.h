@@ -5,12 +5,12 @@
 
 /**
  * @file
- * Does the device reach the bytes that the GPU sees? A dma-buf with a wrong offset
- * registers without an error, and then everything is written to a wrong place.
+ * Check that the device reaches the bytes that the GPU sees. A dma-buf with a wrong
+ * offset registers without an error, and all writes then go to other memory.
  *
  * Some bytes at both ends of the region are read by the device, over a queue pair that
- * is connected to itself, and by the GPU's copy. Bytes that are all alike say nothing:
- * others are put there by the GPU's copy for the moment of the look.
+ * is connected to itself, and by the GPU's copy. Equal bytes prove nothing: during the
+ * check the GPU's copy replaces them by others.
  */
 
 #include "rdma/memory/rdma_md.h"

@@ -5,8 +5,7 @@
 
 /**
  * @file
- * Allocations that a region of GPU memory covers, by the numbers the runtime gives
- * them.
+ * Allocations that a region of GPU memory covers, by the runtime's numbers.
  *
  * UCX does not see that GPU memory is unmapped, and other memory mapped at its address
  * (sleep modes, expandable segments). Its cache then gives the handle of the earlier

@@ -2,9 +2,9 @@
 
 /*
  * The operations of a batch are called when it leaves the started list; it becomes free
- * after the last of them returned, so that callbacks may add to the queue. What a batch
- * uses (mappings, the owners' knowledge) is given back before the operations are
- * called: when a user learns that a copy is over, the other side may learn it too.
+ * after the last of them returned, so that callbacks may add to the queue. Mappings of
+ * a batch and its announcements to owners are released before the operations are
+ * called: when a user is notified of the end of a copy, it may notify the owner.
  *
  * The kernel's flag and arrivals are shared by the launches of a stream, which it
  * orders.
@@ -104,8 +104,8 @@ ucs_status_t muct_xgmi_batch_init(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *b
 /*
  * Number of entries from which posting starts the batch. A long list is posted without
  * progress, and only progress finishes batches. Once half of the batches are used, each
- * further one takes twice as many entries, so that they last. An operation that is
- * likely to be alone starts at once and need not wait for progress.
+ * further one takes twice as many entries, so that free batches remain. An operation
+ * that is likely to be alone starts at once and need not wait for progress.
  */
 static size_t muct_xgmi_queue_early_start(const muct_xgmi_queue_t *queue)
 {
@@ -261,8 +261,9 @@ static bool muct_xgmi_batch_call(muct_xgmi_queue_t *queue, unsigned stream,
 }
 
 /*
- * The operations of a list's entry are refused. Several have it when their pieces were
- * neighbours: one that added nothing continues the last piece before it.
+ * Refuse the operations of a list's entry. Several operations share an entry when their
+ * pieces were neighbours: an operation that added no entry continues the last piece
+ * before it.
  */
 static void muct_xgmi_batch_refuse_entry(muct_xgmi_batch_t *batch, size_t index)
 {
@@ -464,7 +465,7 @@ static void muct_xgmi_batch_start_runs(muct_xgmi_queue_t *queue,
     }
 }
 
-/* A run of pieces is worth a launch by itself. */
+/* A run of pieces justifies a launch by itself. */
 static bool muct_xgmi_batch_is_few(const muct_xgmi_queue_t *queue)
 {
     return (muct_xgmi_list_count(&queue->list) <= queue->config->max_calls) &&
@@ -493,8 +494,8 @@ void muct_xgmi_batch_start(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch)
 /* ---- finishing ---- */
 
 /*
- * The batch's word in host memory is not written: query whether the device has failed.
- * The query is rare and breaks no capture.
+ * Query whether the device has failed, as the batch's word in host memory is not
+ * written. The query is rare and breaks no capture.
  */
 static bool muct_xgmi_queue_poll_batch(muct_xgmi_queue_t *queue,
                                        muct_xgmi_batch_t *batch, unsigned stream,

@@ -20,7 +20,7 @@
 #define MUCT_XGMI_WAITS_FOR(_stream) (1u << (_stream))
 
 
-/* A remote registration a batch copies from or to. */
+/* A remote registration that a batch copies from or to. */
 typedef struct muct_xgmi_use {
     muct_xgmi_peer_t *peer;
     const muct_xgmi_region_t *region;
@@ -77,7 +77,7 @@ void muct_xgmi_batch_open(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch);
 void muct_xgmi_batch_count_peer(muct_xgmi_batch_t *batch, const muct_xgmi_peer_t *peer);
 
 
-/** Room for one more registration the batch uses; NULL without memory. */
+/** Room for one more registration that the batch uses; NULL without memory. */
 muct_xgmi_use_t *muct_xgmi_batch_new_use(muct_xgmi_batch_t *batch);
 
 
@@ -89,12 +89,13 @@ void muct_xgmi_batch_start(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch);
 bool muct_xgmi_batch_is_over(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch);
 
 
-/** Call the operations of a batch that is over, and uses nothing, and free it. */
+/** Call the operations of an ended batch that has released its mappings, and free
+ * it. */
 void muct_xgmi_batch_finish(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch,
                             ucs_status_t status);
 
 
-/** Give back mappings, and the owners' knowledge; with the queue's lock. */
+/** Release mappings and withdraw announcements to owners; with the queue's lock. */
 void muct_xgmi_batch_release_uses(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch);
 
 

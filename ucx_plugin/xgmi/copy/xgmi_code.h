@@ -7,12 +7,12 @@
  * @file
  * The copy kernel's machine code, embedded in the module.
  *
- * A clang offload bundle with a code object for each architecture the build knew;
- * the runtime picks the one of the current device. Built without hipcc, it is a
- * bundle of none, which AMD's runtime refuses with hipErrorNoBinaryForGpu.
+ * A clang offload bundle with a code object for each architecture of the build; the
+ * runtime selects the one of the current device. Without hipcc the bundle is empty, and
+ * AMD's runtime refuses it with hipErrorNoBinaryForGpu.
  *
- * Apart from xgmi_loader.h, which brings it onto a device for a queue: gpu_limits and
- * the kernel's own test take the code without the module's runtime table and messages.
+ * Separate from xgmi_loader.h, because gpu_limits and the kernel's own test use the
+ * code without the module's runtime table and messages.
  */
 
 #include <stdbool.h>

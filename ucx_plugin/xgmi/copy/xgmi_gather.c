@@ -2,18 +2,18 @@
 
 #include "xgmi/copy/xgmi_gather.h"
 
-/* Between two operations, when none was measured. */
+/* Time between two operations until one was measured. */
 #define MUCT_XGMI_GATHER_INTERVAL_NS 125
 
-/* A burst of operations ends after a pause of so many times their interval. */
+/* A burst of operations ends after a pause of this many intervals. */
 #define MUCT_XGMI_GATHER_QUIET_FACTOR 8
 #define MUCT_XGMI_GATHER_MIN_QUIET_NS 1000
 #define MUCT_XGMI_GATHER_MAX_QUIET_NS 10000
 
-/* So much time for each operation since the last look: the row has gone on. */
+/* Time for each operation since the last check below which a series continues. */
 #define MUCT_XGMI_GATHER_ROW_NS 1000
 
-/* How long a row is looked at in every call of progress. */
+/* Time for which a series is checked in every call of progress. */
 #define MUCT_XGMI_GATHER_STEADY_NS 10000
 
 
@@ -25,7 +25,7 @@ void muct_xgmi_gather_open(muct_xgmi_gather_t *gather, bool is_at_rest)
     gather->thread = pthread_self();
     gather->is_urgent = false;
     gather->count = 0;
-    /* one slow row must not delay the later ones */
+    /* one slow series must not delay the later ones */
     gather->interval_ns = (gather->interval_ns + MUCT_XGMI_GATHER_INTERVAL_NS) / 2;
 }
 

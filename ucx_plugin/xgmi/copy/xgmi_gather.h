@@ -24,24 +24,26 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/** Lists of one operation, with nothing under way, from which the next is taken for one
+/** Number of successive lists of one operation, with nothing in flight, after which the
+ * next one is expected to be alike
  */
 #define MUCT_XGMI_GATHER_ALONE 8
 
-/** Longest that a list grows in the hands of another thread's progress */
+/** Longest time that a list grows while another thread makes progress */
 #define MUCT_XGMI_GATHER_MAX_NS 250000
 
 
 /** Statistics of the operations of the open list. */
 typedef struct muct_xgmi_gather {
-    pthread_t thread;   /**< Thread that opened the list */
-    bool is_urgent;     /**< A caller waits for the list */
-    size_t count;       /**< Operations at the last look */
-    size_t num_closed;  /**< Operations in started lists since then */
-    unsigned num_alone; /**< Lists in a row that had one operation and nothing before */
-    uint64_t opened_at; /**< First look, in nanoseconds */
-    uint64_t row_at;    /**< First look at the row that it goes on with */
-    uint64_t grown_at;  /**< Time of the last check that found new operations */
+    pthread_t thread;     /**< Thread that opened the list */
+    bool is_urgent;       /**< A caller waits for the list */
+    size_t count;         /**< Operations at the last check */
+    size_t num_closed;    /**< Operations in started lists since then */
+    unsigned num_alone;   /**< Successive lists that had one operation and nothing in
+                           *   flight before */
+    uint64_t opened_at;   /**< First check, in nanoseconds */
+    uint64_t row_at;      /**< First check of the present series */
+    uint64_t grown_at;    /**< Time of the last check that found new operations */
     uint64_t interval_ns; /**< Between operations, averaged */
 } muct_xgmi_gather_t;
 
@@ -49,7 +51,7 @@ typedef struct muct_xgmi_gather {
 /**
  * The calling thread opens a list.
  *
- * @param [in] is_at_rest  Nothing that was started before is under way.
+ * @param [in] is_at_rest Nothing that was started before is in flight.
  */
 void muct_xgmi_gather_open(muct_xgmi_gather_t *gather, bool is_at_rest);
 
@@ -74,7 +76,7 @@ static inline void muct_xgmi_gather_close(muct_xgmi_gather_t *gather, size_t cou
 }
 
 
-/** A caller waits for the operations of the list: do not gather more. */
+/** Stop gathering, because a caller waits for the operations of the list. */
 static inline void muct_xgmi_gather_hurry(muct_xgmi_gather_t *gather)
 {
     gather->is_urgent = true;
@@ -89,7 +91,7 @@ static inline bool muct_xgmi_gather_is_open_ended(const muct_xgmi_gather_t *gath
 
 
 /**
- * Look at the list, from progress.
+ * Check the list, from progress.
  *
  * @param [in] count   Operations in the list now.
  * @param [in] now_ns  A clock that does not jump.

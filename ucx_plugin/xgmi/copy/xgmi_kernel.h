@@ -30,8 +30,8 @@
  * Tile numbers fit in 32 bits: 16 TiB a launch, more than devices have.
  *
  * End. The thread block that arrives last stores args.sequence to args.flag. By then
- * every byte of the list is visible to the host and to all devices, where the
- * architecture can (@ref MUCT_XGMI_FLAG_IS_LAST_NAME). Then args.arrivals, which counts
+ * every byte of the list is visible to the host and to all devices, if the architecture
+ * supports that (@ref MUCT_XGMI_FLAG_IS_LAST_NAME), and args.arrivals, which counts
  * blocks and the tiles taken of the tail, is zero again. Launches that may run at the
  * same time need separate arrivals and flags; launches of one stream may share them.
  *
@@ -59,13 +59,13 @@
  */
 #define MUCT_XGMI_FLAG_IS_LAST_NAME "muct_xgmi_flag_is_last"
 
-/** Changes with any change of layout or meaning in this file */
+/** Version of the layout and meaning of this file */
 #define MUCT_XGMI_KERNEL_VERSION 3
 
 /** Bytes of a vector, the unit of a lane's loads and stores */
 #define MUCT_XGMI_VECTOR_SIZE 16
 
-/** Most bytes of a tile, but for up to 15 bytes of a ragged end */
+/** Most bytes of a tile, without up to 15 bytes of a ragged end */
 #define MUCT_XGMI_TILE_SIZE 4096
 
 /** Most thread blocks of a launch */
@@ -78,7 +78,8 @@
 #define MUCT_XGMI_MAX_THREADS 1024
 #define MUCT_XGMI_MIN_THREADS 64
 
-/** Most tiles of the tail; what takes them may count further, below an arrival */
+/** Most tiles of the tail; the counter of taken tiles may exceed it, but stays below an
+ * arrival */
 #define MUCT_XGMI_MAX_TAIL_TILES (1u << 22)
 
 /** A thread block's arrival; below it args.arrivals counts tiles taken of the tail */
@@ -108,10 +109,10 @@ typedef struct muct_xgmi_entry {
 } muct_xgmi_entry_t;
 
 
-/** How the pieces of a run lie. Set by @ref muct_xgmi_shape_init. */
+/** Layout of the pieces of a run. Set by @ref muct_xgmi_shape_init. */
 typedef struct muct_xgmi_shape {
     uint64_t dst_stride;  /**< From a piece to the next one, modulo 2^64 */
-    uint64_t src_stride;  /**< The same of the source */
+    uint64_t src_stride;  /**< The same for the source */
     uint32_t piece;       /**< Bytes of a piece */
     uint32_t unit;        /**< Bytes that a lane copies at once: 16, 8, 4 or 1 */
     uint32_t units;       /**< Units of a piece */
@@ -131,12 +132,12 @@ typedef struct muct_xgmi_copy_args {
     uint64_t arrivals;     /**< uint32_t in device memory, 0 before the launch */
     uint64_t flag;         /**< uint32_t in pinned host memory; 0: no flag */
     uint32_t sequence;     /**< Value that ends up in the flag */
-    uint32_t extra_blocks; /**< The first so many blocks have one tile more */
+    uint32_t extra_blocks; /**< Number of first blocks that have one tile more */
     /** Entry that holds the first tile of each thread block, and behind them that of
      * the tail; without a tail, num_entries */
     uint32_t first_entry[MUCT_XGMI_MAX_BLOCKS + 1];
     uint32_t num_shapes;
-    muct_xgmi_shape_t shapes[MUCT_XGMI_MAX_SHAPES]; /**< Number 1 is the first one */
+    muct_xgmi_shape_t shapes[MUCT_XGMI_MAX_SHAPES]; /**< Numbers begin with 1 */
 } muct_xgmi_copy_args_t;
 
 
@@ -183,7 +184,7 @@ MUCT_XGMI_FUNC uint32_t muct_xgmi_shape_piece(const muct_xgmi_shape_t *shape,
 }
 
 
-/** Tiles of so many pieces. */
+/** Number of tiles of this many pieces. */
 MUCT_XGMI_FUNC uint32_t muct_xgmi_shape_tiles(const muct_xgmi_shape_t *shape,
                                               uint32_t count)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * A thread block gets every n-th part of the tiles before the tail. It cannot search
- * the list for its first entry, each look would be a round trip over PCIe, so the host
- * does it here: a few dozen looks at memory that it has just written.
+ * A thread block gets every n-th part of the tiles before the tail. The host searches
+ * the list for the first entry of each block here, in memory that it has just written.
+ * For the block each step would be a round trip over PCIe.
  */
 
 #include "xgmi_list.h"
@@ -19,7 +19,8 @@
 #define MUCT_XGMI_LIST_TAIL_PART 32
 #define MUCT_XGMI_LIST_TAIL_PART_CROWDED 4
 
-/* Tiles of the tail, for each block, from which taking them pays: four a wave of 32. */
+/* Tiles of the tail for each block from which dynamic distribution pays off: four for
+ * each of 32 waves. */
 #define MUCT_XGMI_LIST_MIN_TAIL (4 * (MUCT_XGMI_MAX_THREADS / 32))
 
 
@@ -42,7 +43,7 @@ static uint32_t muct_xgmi_list_find(const muct_xgmi_list_t *list, uint32_t low,
     return low;
 }
 
-/* A block is worth its launch when each of its waves gets a tile. */
+/* Launch a block only when each of its waves gets a tile. */
 static uint32_t muct_xgmi_list_num_blocks(uint64_t num_tiles, uint32_t max_blocks)
 {
     uint64_t waves = MUCT_XGMI_MAX_THREADS / MUCT_XGMI_MIN_THREADS;
@@ -78,7 +79,7 @@ void muct_xgmi_list_init(muct_xgmi_list_t *list, void *memory, size_t capacity)
     list->alike.count = 0;
 }
 
-/* Bytes that divide all of these; single bytes where no larger unit does. */
+/* Largest unit that divides all of these; single bytes if no larger one does. */
 static uint32_t muct_xgmi_list_unit(uint64_t bits)
 {
     if (bits % 4 != 0) {
@@ -87,7 +88,8 @@ static uint32_t muct_xgmi_list_unit(uint64_t bits)
     return (bits % 16 == 0) ? 16 : ((bits % 8 == 0) ? 8 : 4);
 }
 
-/* Number of the shape, which may be new; 0: there are too many, or it is none. */
+/* Number of the shape, which is added if new; 0: the table is full, or the run has no
+ * valid shape. */
 static uint32_t muct_xgmi_list_shape(muct_xgmi_list_t *list, uint32_t unit,
                                      uint32_t piece, uint64_t dst_stride,
                                      uint64_t src_stride)
@@ -157,7 +159,7 @@ bool muct_xgmi_list_add_run(muct_xgmi_list_t *list, const muct_xgmi_strided_t *r
     entry->place = list->num_tiles | ((uint64_t)shape << 32);
     list->num_tiles += muct_xgmi_shape_tiles(&list->shapes[shape - 1], run->count);
     list->next = entry + 1;
-    list->dst_end = MUCT_XGMI_LIST_NOWHERE; /* not to be joined */
+    list->dst_end = MUCT_XGMI_LIST_NOWHERE; /* prevents a join with the next piece */
     muct_xgmi_list_keep_alike(list, run, shape);
     return true;
 }

@@ -7,10 +7,9 @@
  * @file
  * Builds the list of one launch of the copy kernel.
  *
- * The list is written once, straight into memory that the device reads. Adding
- * costs a few nanoseconds and never allocates. A list that is full is finished
- * and launched, and the rest goes to another one: a transfer of any length is a
- * row of launches.
+ * The list is written once, straight into memory that the device reads. Adding costs a
+ * few nanoseconds and never allocates. A full list is finished and launched, and the
+ * rest goes to another one: a transfer of any length is a series of launches.
  *
  * Lifetime. The builder may go after @ref muct_xgmi_list_finish, the memory of
  * the entries only after the launch is over.
@@ -23,7 +22,8 @@
 #include <stdbool.h>
 
 
-/** A run that was added: a change of layout makes many of one kind, at other addresses.
+/** A run that was added. A change of layout makes many runs of one kind at other
+ * addresses.
  */
 typedef struct muct_xgmi_alike {
     uint64_t dst_stride;
@@ -53,7 +53,7 @@ typedef struct muct_xgmi_list {
 } muct_xgmi_list_t;
 
 
-/** A list as it was, but for its last entry, which may have grown. */
+/** Saved state of a list, without its last entry, which may have grown since. */
 typedef struct muct_xgmi_list_mark {
     muct_xgmi_entry_t *next;
     uint64_t num_tiles;
@@ -98,8 +98,8 @@ void muct_xgmi_list_init(muct_xgmi_list_t *list, void *memory, size_t capacity);
  * Describe the launch of the entries that were added.
  *
  * Fills the argument except arrivals, flag and sequence, which are set to zero and
- * belong to the caller. A launch with flag 0 does not report its end, as the earlier
- * ones of a row do not.
+ * belong to the caller. A launch with flag 0 does not report its end; all launches but
+ * the last one of a series have none.
  *
  * @param [in]  list        List with at least one entry.
  * @param [in]  max_blocks  Most thread blocks to use, 1 to

@@ -8,8 +8,8 @@
 
 #include <stdatomic.h>
 
-/* The GPU is there, and lists go to it many times slower than they could. One line a
- * process for a build without a kernel, which no device can change. */
+/* Warn that lists to this GPU are many times slower than with the kernel. A build
+ * without a kernel warns once per process, as it affects all devices. */
 static void muct_xgmi_loader_warn(const muct_gpu_t *gpu, int device, int ret)
 {
     static atomic_bool is_reported;

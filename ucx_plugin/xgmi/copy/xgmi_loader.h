@@ -5,7 +5,7 @@
 
 /**
  * @file
- * Brings the copy kernel that is embedded in this module onto a device.
+ * Loads the copy kernel that is embedded in this module onto a device.
  */
 
 #include "base/muct_gpu.h"
@@ -17,7 +17,7 @@
  * Load the kernel for the current device.
  *
  * Having no kernel is no error: copies are then made call by call. A warning reports a
- * device that the code does not fit, and, once a process, a build without code.
+ * device that the code does not fit, and, once per process, a build without code.
  *
  * @param [in]  gpu       Runtime.
  * @param [in]  device    Ordinal of the current device, for messages.

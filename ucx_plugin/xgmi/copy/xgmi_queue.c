@@ -13,7 +13,7 @@
 #include <string.h>
 
 
-/* Tiles of a list that keeps the device busy for longer than a launch takes. */
+/* Tiles of a list that occupies the device for longer than a launch takes. */
 #define MUCT_XGMI_MAX_GATHERED_TILES 1024
 
 /* Operations of a batch from which completing them takes longer than a thread's turn.
@@ -282,7 +282,7 @@ void muct_xgmi_queue_disown(muct_xgmi_queue_t *queue, const void *owner)
 static pthread_mutex_t muct_xgmi_queues_lock = PTHREAD_MUTEX_INITIALIZER;
 static muct_xgmi_queue_t *muct_xgmi_queues;
 
-/* Its parent's queues may be locked, and start nothing in a child */
+/* The parent's queues may be locked, and start nothing in a child */
 static void muct_xgmi_queues_forked(void)
 {
     (void)pthread_mutex_init(&muct_xgmi_queues_lock, NULL);
@@ -428,8 +428,8 @@ static ucs_status_t muct_xgmi_queue_create_flags(muct_xgmi_queue_t *queue)
 }
 
 /*
- * Each stream clears its own counter: what its first use takes, in the runtime, no post
- * has to wait for. The flags are zero, a source of zero bytes.
+ * Each stream clears its own counter, so that no post waits for the runtime's cost of a
+ * stream's first use. The flags are zero and serve as a source of zero bytes.
  */
 static int muct_xgmi_queue_clear_arrivals(muct_xgmi_queue_t *queue)
 {
@@ -507,7 +507,7 @@ static void muct_xgmi_queue_free(muct_xgmi_queue_t *queue)
     int mode, prev;
 
     if (muct_gpu_push_device(gpu, queue->device, &prev) != UCS_OK) {
-        return; /* the device is gone: better a leak */
+        return; /* the device is gone: leak the memory */
     }
 
     mode = muct_gpu_relax(gpu);

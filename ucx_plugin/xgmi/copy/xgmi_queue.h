@@ -5,7 +5,8 @@
 
 /**
  * @file
- * Copies of one device in one direction: gathered, started together, found finished.
+ * Copies of one device in one direction: gathered, started together, and completed in
+ * order.
  *
  * Everything added since the last start is one batch. A batch becomes one launch of the
  * copy kernel, or a few copy calls when it has few entries; runs of several MiB go to
@@ -13,12 +14,13 @@
  * filled and are found finished in that order; those that follow one another run on
  * launch streams in turn, so that a kernel starts while the one before it ends.
  *
- * The windows of a batch say where remote memory is in this process. A window is made
- * once per batch and remote key, and holds the mapping, and the owner's knowledge of
- * it, until the batch is over.
+ * The windows of a batch hold the addresses of remote memory in this process. A window
+ * is made once per batch and remote key, and holds the mapping and its announcement to
+ * the owner until the batch is over.
  *
  * Back-pressure. The lists and operations of all batches are allocated ahead. When they
- * are used up, muct_xgmi_queue_reserve() says so and nothing has happened.
+ * are used up, muct_xgmi_queue_reserve() returns UCS_ERR_NO_RESOURCE and nothing has
+ * happened.
  *
  * Threads. One at a time.
  */
@@ -33,10 +35,10 @@
 
 #include <stdbool.h>
 
-/** Windows a batch finds without asking the map; a power of 2 */
+/** Windows that a batch finds without a look-up in the map; a power of 2 */
 #define MUCT_XGMI_NUM_WINDOWS 256
 
-/** Long runs a batch can give to the copy engines */
+/** Long runs that a batch can give to the copy engines */
 #define MUCT_XGMI_MAX_RUNS 32
 
 /** 32-bit words of a cache line: each device writes to lines of its own */
@@ -60,7 +62,7 @@ typedef struct muct_xgmi_op muct_xgmi_op_t;
 
 /** Called once, from @ref muct_xgmi_queue_poll, when the batch of the operation is
  * over. UCS_ERR_IO_ERROR: the device has failed, or the runtime has refused a piece of
- * this operation, which then says so. */
+ * this operation, whose is_refused is set then. */
 typedef void (*muct_xgmi_op_done_t)(muct_xgmi_op_t *op, ucs_status_t status);
 
 /** Operation to complete when a batch is over. */
@@ -70,8 +72,8 @@ struct muct_xgmi_op {
     void *arg;          /**< The callback's */
     uint32_t end_entry; /**< End of its pieces in the list */
     uint8_t end_run;    /**< End of its runs in the list */
-    bool is_refused;    /**< The runtime took not all of its pieces; those of others
-                             are copied */
+    bool is_refused;    /**< The runtime refused some of its pieces; pieces of other
+                             operations are copied */
 };
 
 
@@ -88,7 +90,7 @@ typedef struct muct_xgmi_queue_config {
     unsigned list_size;   /**< Entries, and operations, of a batch */
     unsigned max_started; /**< Started batches after which more is gathered */
     unsigned early_start; /**< Entries from which posting starts a list, more when half
-                               of them are used; 0: never */
+                               of the lists are used; 0: never */
     unsigned max_calls;   /**< Entries up to which copy calls are made */
     unsigned max_blocks;  /**< Thread blocks of a launch to one peer */
     unsigned peer_blocks; /**< Additional thread blocks for each further peer */
@@ -97,7 +99,7 @@ typedef struct muct_xgmi_queue_config {
     unsigned num_engines;        /**< Streams a long run is split over */
     size_t min_run;              /**< Bytes from which a run goes to the copy engines */
     bool has_kernel;     /**< Use the copy kernel if there is one for the device */
-    bool has_one_thread; /**< No other thread than a queue's first one uses it */
+    bool has_one_thread; /**< Only the first thread of a queue uses it */
 } muct_xgmi_queue_config_t;
 
 
@@ -121,7 +123,7 @@ typedef struct muct_xgmi_window {
     uint64_t stamp;  /**< Batch's stamp; if it differs, the window is stale */
     uint64_t start;  /**< First byte that may be used, owner's address */
     uint64_t length; /**< Bytes that may be used */
-    uint64_t delta;  /**< Add it to the owner's address to get ours; may wrap */
+    uint64_t delta;  /**< Difference of our address and the owner's; may wrap */
 } muct_xgmi_window_t;
 
 
@@ -142,7 +144,7 @@ typedef struct muct_xgmi_run {
 
 /**
  * A queue. Its members belong to this file, xgmi_queue*.c and xgmi_batch.c; xgmi_sgl.c
- * fills its list, and asks for its device.
+ * fills its list and reads its device.
  */
 typedef struct muct_xgmi_queue {
     muct_xgmi_list_t list;  /**< Open batch's list */
@@ -150,8 +152,8 @@ typedef struct muct_xgmi_queue {
     const void *last_local; /**< Operands of the last piece */
     uint64_t last_remote;
     size_t min_run;
-    size_t skip;      /**< Pieces of lists to add before a look for a run of them */
-    size_t next_skip; /**< Pieces to skip when that finds none */
+    size_t skip;      /**< Pieces of lists to add before the next search for a run */
+    size_t next_skip; /**< Pieces to skip when a search finds no run */
     muct_xgmi_op_t *next_op; /**< Next operation of the open batch */
     muct_xgmi_op_t *end_op;
     muct_xgmi_batch_t *open;        /**< Batch being filled, or NULL */
@@ -177,16 +179,16 @@ typedef struct muct_xgmi_queue {
     pthread_mutex_t lock; /**< Guards the list of started batches and what they use */
     pthread_t thread;     /**< The first thread that used the queue */
     struct muct_xgmi_queue *next; /**< Link of the queues of the process */
-    unsigned num_polls;           /**< Since the head was looked at closely */
+    unsigned num_polls;           /**< Polls since the last full check of the head */
     bool is_notifying;            /**< The head's completion is due or done */
     muct_xgmi_launch_stream_t launch_streams[MUCT_XGMI_MAX_LAUNCH_STREAMS];
     unsigned num_launch_streams;
     unsigned launch_stream;   /**< Index of the last used */
-    volatile uint32_t *flags; /**< Pinned: of each launch stream the sequence of the
-                                 last launch that is over, and behind them the marks
-                                 that all streams have come to */
+    volatile uint32_t *flags; /**< Pinned: for each launch stream the sequence of its
+                                 last ended launch, followed by the last mark that each
+                                 stream has reached */
     uint32_t marks[MUCT_XGMI_MAX_STREAMS]; /**< The last mark written to each stream */
-    muct_hip_event_t marker;               /**< Recorded now and then, never asked */
+    muct_hip_event_t marker;               /**< Recorded now and then, never queried */
     void *arrivals; /**< Device memory for the kernel: a line a launch stream */
     /** The first ones for launches and calls, the others for long runs */
     muct_hip_stream_t streams[MUCT_XGMI_MAX_STREAMS];
@@ -198,7 +200,7 @@ typedef struct muct_xgmi_queue {
     bool is_flag_last;          /**< The kernel's flag follows its bytes */
 } muct_xgmi_queue_t;
 
-/** The open batch as it was, to go back to it. */
+/** Saved state of the open batch, for a rollback. */
 typedef struct muct_xgmi_mark {
     muct_xgmi_list_mark_t list;
     muct_xgmi_entry_t last;
@@ -207,7 +209,7 @@ typedef struct muct_xgmi_mark {
 
 
 /**
- * Create a queue, with all that it will ever allocate but the streams for long runs.
+ * Create a queue and all that it ever allocates, except the streams for long runs.
  *
  * @param [in]  gpu      Runtime.
  * @param [in]  map      Mappings; must outlive the queue.
@@ -338,13 +340,13 @@ static inline bool muct_xgmi_queue_is_idle(const muct_xgmi_queue_t *queue)
 }
 
 
-/** Let the operations of an owner that goes have none. */
+/** Clear the owner of its pending operations, because it is being destroyed. */
 void muct_xgmi_queue_disown(muct_xgmi_queue_t *queue, const void *owner);
 
 
 /**
- * Call an operation when a batch and those before it are over. An open batch is started
- * soon.
+ * Register an operation to be called when a batch and those before it are over. An open
+ * batch is started soon.
  *
  * @param [in] stamp   Stamp that the queue had while the batch was open.
  * @param [in] marker  Lent by the caller; its operation is called once, after the
@@ -409,8 +411,8 @@ static inline bool muct_xgmi_window_has(const muct_xgmi_window_t *window,
 
 
 /**
- * Say what the next pieces are of. They are not joined to pieces of other memory, which
- * may be its neighbour by chance: a copy call refuses to cross allocations.
+ * Set the memory of the next pieces. Pieces of different memory are not joined,
+ * although they may be neighbours by chance: a copy call refuses to cross allocations.
  */
 static inline void muct_xgmi_queue_set_operands(muct_xgmi_queue_t *queue,
                                                 const void *local, uint64_t remote_uid)
@@ -441,8 +443,8 @@ static inline void muct_xgmi_queue_add(muct_xgmi_queue_t *queue, uint64_t dst,
 
 
 /**
- * Say what is to happen when the pieces added so far are copied. May start them, when
- * there are many and the device has nothing to do: posting and copying overlap.
+ * Set the operation to call when the pieces added so far are copied. May start them
+ * when there are many and the device is idle, so that posting and copying overlap.
  */
 static inline void muct_xgmi_queue_commit(muct_xgmi_queue_t *queue,
                                           muct_xgmi_op_done_t done, void *owner,
@@ -460,7 +462,7 @@ static inline void muct_xgmi_queue_commit(muct_xgmi_queue_t *queue,
 }
 
 
-/** Remember the open batch, to go back to it with @ref muct_xgmi_queue_rollback. */
+/** Save the state of the open batch for @ref muct_xgmi_queue_rollback. */
 static inline void muct_xgmi_queue_mark(const muct_xgmi_queue_t *queue,
                                         muct_xgmi_mark_t *mark)
 {

@@ -6,7 +6,7 @@
 #include "xgmi/copy/xgmi_queue_arm.h"
 #include "xgmi/copy/xgmi_batch.h"
 
-/* How often a sleeping thread looks at a list that another thread fills. */
+/* Interval in which a sleeping thread checks a list that another thread fills. */
 #define MUCT_XGMI_GATHER_LOOK_NS 50000
 
 /* Delay until a sleeping thread first checks whether copies are over, and delay from
@@ -39,14 +39,14 @@ static ucs_status_t muct_xgmi_queue_call_back(muct_xgmi_queue_t *queue,
         if (ret != MUCT_HIP_SUCCESS) {
             muct_diag("hipStreamAddCallback() on device %d failed: %s", queue->device,
                       muct_gpu_error_name(queue->gpu, ret));
-            status = UCS_ERR_BUSY; /* the user goes on polling */
+            status = UCS_ERR_BUSY; /* the user continues to poll */
         }
     }
     muct_gpu_pop_device(queue->gpu, queue->device, prev);
     return status;
 }
 
-/* Short copies are looked for again after a while, twice as long each time. */
+/* Short copies are checked again after a delay that doubles each time. */
 static ucs_status_t muct_xgmi_queue_arm_head(muct_xgmi_queue_t *queue, uint64_t now_ns)
 {
     muct_xgmi_batch_t *batch = queue->head;

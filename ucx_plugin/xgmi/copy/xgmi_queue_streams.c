@@ -92,7 +92,7 @@ unsigned muct_xgmi_queue_open_engines(muct_xgmi_queue_t *queue)
     if (queue->num_streams > num_launch_streams) {
         muct_xgmi_queue_order_launches(queue);
     } else {
-        queue->min_run = SIZE_MAX; /* they are for the list from now on */
+        queue->min_run = SIZE_MAX; /* such runs go to the list from now on */
     }
     muct_gpu_unrelax(queue->gpu, mode);
     return queue->num_streams - num_launch_streams;
@@ -135,7 +135,7 @@ void muct_xgmi_queue_sync(muct_xgmi_queue_t *queue, unsigned stream)
 
 /* ---- order ---- */
 
-/* Streams that have something of a batch to do, or had when it was started. */
+/* Streams with work of a batch, present or when it was started. */
 static unsigned muct_xgmi_queue_busy_streams(const muct_xgmi_queue_t *queue)
 {
     const muct_xgmi_batch_t *batch;
@@ -185,7 +185,7 @@ ucs_status_t muct_xgmi_queue_record(muct_xgmi_queue_t *queue)
     return UCS_OK;
 }
 
-/* All streams of the queue wait for what was recorded of one. */
+/* Make all streams of the queue wait for the recorded event of one. */
 static int muct_xgmi_queue_wait_for(muct_xgmi_queue_t *queue, muct_hip_stream_t stream,
                                     muct_hip_event_t event)
 {

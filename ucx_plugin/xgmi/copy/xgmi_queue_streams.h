@@ -21,7 +21,7 @@ int muct_xgmi_queue_add_streams(muct_xgmi_queue_t *queue, unsigned count);
 /**
  * Make the streams for long runs unless they are there; the device is current.
  *
- * @return How many there are; 0 when the device refuses, and later runs go into the
+ * @return Number of streams; 0 when the device refuses, and later runs go into the
  *         list.
  */
 unsigned muct_xgmi_queue_open_engines(muct_xgmi_queue_t *queue);
@@ -39,7 +39,7 @@ void muct_xgmi_queue_sync(muct_xgmi_queue_t *queue, unsigned stream);
 
 
 /**
- * Note how far the queue is, for others that are to be ordered after it.
+ * Record the position of the queue's streams, for other queues to be ordered after it.
  *
  * @return UCS_OK, or UCS_ERR_IO_ERROR.
  */
@@ -47,9 +47,9 @@ ucs_status_t muct_xgmi_queue_record(muct_xgmi_queue_t *queue);
 
 
 /**
- * Order batches of this queue that have not started behind those that @a other had at
- * its last @ref muct_xgmi_queue_record; it must not have started any since. Does not
- * block.
+ * Order batches of this queue that have not started after those that @a other had at
+ * its last @ref muct_xgmi_queue_record. @a other must not have started any since. Does
+ * not block.
  *
  * @return UCS_OK, or UCS_ERR_IO_ERROR.
  */

@@ -16,8 +16,8 @@ void muct_xgmi_stage_init(muct_xgmi_stage_t *stage, const muct_gpu_t *gpu, size_
     stage->count = count;
 }
 
-/* AMD's runtime takes memory of the node that is nearest to the current device (clr of
- * ROCm 6.2, ihipMalloc() and roc::Device::setupCpuAgent()). */
+/* AMD's runtime allocates from the NUMA node nearest to the current device (clr of ROCm
+ * 6.2, ihipMalloc() and roc::Device::setupCpuAgent()). */
 static ucs_status_t muct_xgmi_stage_alloc(muct_xgmi_stage_t *stage, int device)
 {
     int prev, ret;

@@ -2,8 +2,7 @@
 
 /*
  * closer->lock guards everything; it is not held while the runtime closes. The thread
- * belongs to the closer and frees it when it was given up: then it is the last one
- * that knows it.
+ * frees a closer that was given up, because then it holds the last reference.
  */
 
 #include "xgmi/memory/xgmi_closer.h"
@@ -29,7 +28,7 @@ struct muct_xgmi_closer {
     pthread_cond_t changed;
     muct_xgmi_closing_t *first; /* to be closed */
     muct_xgmi_closing_t **last;
-    unsigned num_left; /* with the one that is being closed */
+    unsigned num_left; /* includes the one that is being closed */
     bool has_thread;
     bool is_stopping;
     bool is_given_up;
@@ -50,7 +49,7 @@ static void *muct_xgmi_closer_main(void *arg)
     muct_xgmi_closing_t *closing;
     bool is_given_up;
 
-    (void)prctl(PR_SET_NAME, "mori-closer"); /* not its maker's */
+    (void)prctl(PR_SET_NAME, "mori-closer"); /* else its creator's name */
     (void)muct_gpu_relax(closer->gpu);
     pthread_mutex_lock(&closer->lock);
     for (;;) {

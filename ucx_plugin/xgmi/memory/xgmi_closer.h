@@ -8,8 +8,8 @@
  * Closes mappings of peers' memory from a thread of its own.
  *
  * AMD's runtime waits for all streams of the device in hipIpcCloseMemHandle. A thread
- * that copies, posts or finds a peer dead must not wait so: a stream may wait for that
- * very peer.
+ * that copies, posts or finds a peer dead must not wait so long: a stream may wait for
+ * that same peer.
  *
  * Threads. All calls may be made from several threads, but destroy is the last one.
  */
@@ -33,7 +33,8 @@ ucs_status_t muct_xgmi_closer_create(const muct_gpu_t *gpu,
 
 
 /**
- * Close what is left and free the closer. When a device is busy for longer than
+ * Close the remaining mappings and free the closer. When a device is busy for longer
+ * than
  * @a limit_ms, a warning says so and the mappings stay.
  */
 void muct_xgmi_closer_destroy(muct_xgmi_closer_t *closer, unsigned limit_ms);
@@ -43,13 +44,14 @@ void muct_xgmi_closer_destroy(muct_xgmi_closer_t *closer, unsigned limit_ms);
  * Close a mapping soon. Never blocks on the runtime.
  *
  * @param [in] device   Ordinal of the device that it was opened for.
- * @param [in] mapping  What was opened; it is not used any more.
+ * @param [in] mapping Mapping to close; no copy uses it any more.
  */
 void muct_xgmi_closer_add(muct_xgmi_closer_t *closer, int device,
                           const muct_xgmi_mapping_t *mapping);
 
 
-/** Wait until all is closed. @return Whether it was within @a limit_ms. */
+/** Wait until all mappings are closed. @return Whether this took at most @a
+ * limit_ms. */
 int muct_xgmi_closer_wait(muct_xgmi_closer_t *closer, unsigned limit_ms);
 
 #endif

@@ -5,9 +5,9 @@
  * allocation has the place. An evicted one is exported again.
  *
  * muct_xgmi_export_lock guards the table. It is never held while the driver exports,
- * which may last. A thread that has to export waits for its turn: two threads that want
- * one handle make one call, and ROCm 10 is reported to mix up exports at the same time
- * (rocm-systems 11892).
+ * which may take long. Threads export one at a time: two threads that need one handle
+ * make one call, and ROCm 10 is reported to mix up concurrent exports (rocm-systems
+ * 11892).
  */
 
 #include "xgmi/memory/xgmi_export.h"

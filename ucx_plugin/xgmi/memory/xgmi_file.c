@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Descriptors are shared: one for each file, however many registrations are of it.
+ * Descriptors are shared: one for each file, for any number of registrations.
  * muct_xgmi_files_lock guards their list.
  */
 
@@ -68,7 +68,8 @@ static bool muct_xgmi_file_is(int fd, uint64_t device, uint64_t inode)
            ((uint64_t)st.st_dev == device) && ((uint64_t)st.st_ino == inode);
 }
 
-/* The kernel pins pages of such files for long; of others it may refuse to. */
+/* The kernel allows long-term pins of pages of such files; for others it may refuse
+ * them. */
 static bool muct_xgmi_file_is_in_memory(int fd, uint64_t *page_p)
 {
     struct statfs fs;
@@ -133,7 +134,8 @@ static bool muct_xgmi_file_find_lines(uint64_t address, uint64_t length,
     return (found->end >= address + length) && found->is_shared && (found->inode != 0);
 }
 
-/* A memfd, or a file without a name: the application may have a descriptor still. */
+/* Duplicate the application's descriptor of a memfd or an unlinked file, if one is
+ * open. */
 static int muct_xgmi_file_duplicate(uint64_t device, uint64_t inode)
 {
     DIR *folder = opendir("/proc/self/fd");
@@ -271,7 +273,7 @@ void muct_xgmi_file_pack(const muct_xgmi_file_t *file, unsigned char *bytes)
 
 /* ---- a peer ---- */
 
-/* Pages behind the end of a file cannot be used, but the rest of its last page can. */
+/* Pages beyond the end of a file cannot be used, but the rest of its last page can. */
 static bool muct_xgmi_file_has(int fd, uint64_t offset, uint64_t length)
 {
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), size;
@@ -285,7 +287,8 @@ static bool muct_xgmi_file_has(int fd, uint64_t offset, uint64_t length)
     return (offset <= size) && (length <= size - offset);
 }
 
-/* Opens the peer's file, and nothing else: opening a device or a terminal may act. */
+/* Opens the path only if it is the peer's file in memory: opening a device or a
+ * terminal may have effects. */
 static int muct_xgmi_file_open_peers(const char *path, uint64_t device, uint64_t inode)
 {
     int found = open(path, O_PATH | O_CLOEXEC);

@@ -22,7 +22,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/** Bytes of a packed file; an IPC handle's room in a key */
+/** Bytes of a packed file; equals the size of an IPC handle in a key */
 #define MUCT_XGMI_FILE_SIZE 64
 
 
@@ -42,7 +42,7 @@ typedef struct muct_xgmi_file {
  * it. Reads /proc/self/maps.
  *
  * @return UCS_OK, or UCS_ERR_UNSUPPORTED: the memory is private, or no descriptor of
- *         its file can be had.
+ *         its file is available.
  */
 ucs_status_t muct_xgmi_file_find(uint64_t address, uint64_t length,
                                  muct_xgmi_file_t *file);
@@ -56,7 +56,7 @@ bool muct_xgmi_file_is_mapped(uint64_t address, uint64_t length);
 void muct_xgmi_file_release(const muct_xgmi_file_t *file);
 
 
-/** Write what a peer needs, @ref MUCT_XGMI_FILE_SIZE bytes. */
+/** Pack the file for a peer, @ref MUCT_XGMI_FILE_SIZE bytes. */
 void muct_xgmi_file_pack(const muct_xgmi_file_t *file, unsigned char *bytes);
 
 
@@ -74,7 +74,8 @@ ucs_status_t muct_xgmi_file_map(const unsigned char *bytes, pid_t pid, size_t le
                                 void **host_p);
 
 
-/** Make all pages of a mapping present. @return Whether processors may use them all. */
+/** Make all pages of a mapping present. @return Whether processors may access all of
+ * them. */
 bool muct_xgmi_file_populate(void *host, size_t length);
 
 #endif

@@ -12,7 +12,7 @@
 #include <pthread.h>
 
 
-/* Guards the creation and the end; map and gpu do not change in between. */
+/* Guards creation and destruction; map and gpu do not change in between. */
 static pthread_mutex_t muct_xgmi_global_lock = PTHREAD_MUTEX_INITIALIZER;
 MUCT_FREE_IN_CHILD(muct_xgmi_global_lock, &muct_xgmi_global_lock)
 

@@ -24,7 +24,7 @@ typedef struct muct_xgmi_hold {
 
 
 /**
- * Hold what a key needs, and have it opened.
+ * Hold the mapping of a key, and begin to open it.
  *
  * @return UCS_OK, UCS_INPROGRESS, or an error: as @ref muct_xgmi_map_try. Nothing is
  *         added with an error.
@@ -33,7 +33,7 @@ ucs_status_t muct_xgmi_hold_add(muct_xgmi_hold_t *hold, muct_xgmi_map_t *map,
                                 const muct_xgmi_rkey_t *rkey, int device);
 
 
-/** Hold nothing any more. */
+/** Release all held mappings. */
 void muct_xgmi_hold_release(muct_xgmi_hold_t *hold, muct_xgmi_map_t *map);
 
 #endif

@@ -47,7 +47,7 @@ static uint64_t muct_xgmi_key_checksum(const unsigned char *p)
     return sum;
 }
 
-/* The part must be inside the whole, without an overflow on the way. */
+/* Check that the registered part is inside the allocation, without overflow. */
 static bool muct_xgmi_key_is_sane(const muct_xgmi_key_t *key)
 {
     uint64_t offset = key->address - key->base;

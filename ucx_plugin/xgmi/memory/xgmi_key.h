@@ -9,9 +9,9 @@
  *
  * A key names the process incarnation that owns the memory, the allocation (base,
  * length, IPC handle, number), the registered part of it, and the slot of the owner's
- * control page that says whether the key still holds (see xgmi_peer.h). A checksum
- * guards the whole, because a wrong byte in the handle would otherwise be the GPU
- * driver's to find.
+ * control page that shows whether the key is still valid (see xgmi_peer.h). A checksum
+ * covers the whole key, because the GPU driver may not detect a wrong byte in the
+ * handle.
  */
 
 #include <ucs/type/status.h>
@@ -44,7 +44,7 @@ typedef struct muct_xgmi_key {
     uint64_t length;       /**< Bytes of the registered part */
     uint64_t base;         /**< Start of the allocation, owner's address */
     uint64_t alloc_length; /**< Bytes of the allocation */
-    uint64_t buffer_id;    /**< Allocation; 0: unknown. Handles may come again */
+    uint64_t buffer_id;    /**< Allocation; 0: unknown. Handles may be reused */
     uint32_t slot;         /**< Slot in the owner's control page */
     uint32_t generation;   /**< Generation of that slot while the key is valid */
     uint16_t device;       /**< Owner's ordinal of the device */
@@ -65,11 +65,11 @@ void muct_xgmi_key_pack(const muct_xgmi_key_t *key, void *buffer);
  * Read a key that came from another process.
  *
  * @param [in]  buffer  Bytes.
- * @param [in]  length  How many of them there are.
+ * @param [in] length Length of the buffer.
  * @param [out] key     Filled only on UCS_OK.
  *
- * @return UCS_OK                 The key is whole and says nothing impossible.
- * @return UCS_ERR_INVALID_PARAM  Too short, damaged, or its numbers contradict.
+ * @return UCS_OK The key is complete and consistent.
+ * @return UCS_ERR_INVALID_PARAM Too short, damaged or inconsistent.
  * @return UCS_ERR_UNSUPPORTED    Written by another version of this format.
  */
 ucs_status_t muct_xgmi_key_unpack(const void *buffer, size_t length,

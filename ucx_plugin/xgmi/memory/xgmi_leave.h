@@ -13,8 +13,8 @@
  * posted them. Another processor needs two to three times as long to complete them,
  * under the lock that posts need, and the next post of the same request costs more as
  * well. So a thread that only makes progress leaves such a list for a while to a thread
- * that was seen to make progress itself. The while lasts as long as that thread goes on
- * posting, or some microseconds beyond its last post.
+ * that was seen to make progress itself. That time ends some microseconds after the
+ * thread's last post.
  *
  * Threads. One at a time.
  */
@@ -22,7 +22,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/** Longest time for which a list is left to its thread behind the last post */
+/** Longest time for which a list is left to its thread after the last post */
 #define MUCT_XGMI_LEAVE_BEHIND_NS 20000
 
 /** Longest that a list is left */
@@ -33,9 +33,9 @@
 typedef struct muct_xgmi_leave {
     bool comes; /**< The posting thread makes progress and has completed the lists left
                    to it */
-    uint64_t over_at;   /**< First look at what is left; 0: nothing is */
-    uint64_t posted;    /**< Count of its posts at the last look */
-    uint64_t posted_at; /**< Look that last found more, in nanoseconds */
+    uint64_t over_at;   /**< First check of the list that was left; 0: none was */
+    uint64_t posted;    /**< Count of its posts at the last check */
+    uint64_t posted_at; /**< Last check that found more posts, in nanoseconds */
 } muct_xgmi_leave_t;
 
 

@@ -70,7 +70,8 @@ static ucs_status_t muct_xgmi_mapping_status(muct_xgmi_peer_t *peer,
         return UCS_ERR_NO_MEMORY;
     case MUCT_HIP_ALREADY_MAPPED:
         return UCS_ERR_BUSY;
-    case MUCT_HIP_INVALID_CONTEXT: /* a handle of a process with this one's pid */
+    case MUCT_HIP_INVALID_CONTEXT: /* the handle is of a process with the pid of this
+                                    * one */
     case MUCT_HIP_PEER_UNSUPPORTED:
         return UCS_ERR_UNSUPPORTED;
     default:
@@ -156,7 +157,7 @@ static ucs_status_t muct_xgmi_mapping_open_file(const muct_gpu_t *gpu,
     status = muct_xgmi_file_map(key->handle, pid, key->alloc_length, &host);
     if (status == UCS_ERR_UNSUPPORTED) {
         if (!muct_xgmi_peer_enter(peer, key->slot, key->generation)) {
-            return UCS_ERR_UNREACHABLE; /* deregistered meanwhile */
+            return UCS_ERR_UNREACHABLE; /* the memory was deregistered meanwhile */
         }
         muct_xgmi_peer_leave(peer, key->slot);
         mapping->error = "its host memory cannot be mapped";

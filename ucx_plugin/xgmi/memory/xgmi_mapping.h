@@ -26,7 +26,8 @@ typedef struct muct_xgmi_mapping {
 
 
 /**
- * Whether opening is no call of the runtime: this process's memory on its own device.
+ * Whether opening needs no call of the runtime, as for this process's memory on its own
+ * device.
  * @a mapping is filled in then.
  */
 bool muct_xgmi_mapping_is_there(const muct_xgmi_peer_t *peer,
@@ -40,11 +41,11 @@ bool muct_xgmi_mapping_is_there(const muct_xgmi_peer_t *peer,
  * @param [out] mapping  To be zeros.
  *
  * @return UCS_OK
- * @return UCS_ERR_UNREACHABLE  The peer is gone, or the key does not hold any more.
- * @return UCS_ERR_UNSUPPORTED  There is no way.
+ * @return UCS_ERR_UNREACHABLE The peer is gone, or the key is no longer valid.
+ * @return UCS_ERR_UNSUPPORTED The device has no way to the memory.
  * @return UCS_ERR_IO_ERROR     The runtime failed though the peer lives; try again.
  * @return UCS_ERR_NO_MEMORY    Out of memory or GPU address space.
- * @return UCS_ERR_BUSY         What the peer had at that place before is open still.
+ * @return UCS_ERR_BUSY An earlier allocation of the peer at that address is still open.
  */
 ucs_status_t muct_xgmi_mapping_open(const muct_gpu_t *gpu, muct_xgmi_peer_t *peer,
                                     const muct_xgmi_key_t *key, int device,
@@ -55,7 +56,7 @@ ucs_status_t muct_xgmi_mapping_open(const muct_gpu_t *gpu, muct_xgmi_peer_t *pee
 bool muct_xgmi_mapping_is_pageable(const muct_xgmi_mapping_t *mapping);
 
 
-/** Close what was opened for a device. May wait for the device. */
+/** Close a mapping of a device. May wait for the device. */
 void muct_xgmi_mapping_close(const muct_gpu_t *gpu, int device,
                              muct_xgmi_mapping_t *mapping);
 

@@ -29,7 +29,7 @@ typedef struct muct_xgmi_line {
 struct muct_xgmi_opener {
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    muct_xgmi_line_t *lines; /* with something to be opened */
+    muct_xgmi_line_t *lines; /* lines with mappings to open */
     muct_xgmi_line_t *ended;
 };
 
@@ -66,7 +66,7 @@ static void *muct_xgmi_opener_main(void *arg)
     muct_xgmi_opening_t *opening;
     muct_xgmi_line_t *ended;
 
-    (void)prctl(PR_SET_NAME, "mori-opener"); /* not its maker's */
+    (void)prctl(PR_SET_NAME, "mori-opener"); /* else its creator's name */
     pthread_mutex_lock(&opener->lock);
     ended = opener->ended;
     opener->ended = NULL;

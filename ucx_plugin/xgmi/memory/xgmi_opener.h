@@ -45,7 +45,8 @@ bool muct_xgmi_opener_destroy(muct_xgmi_opener_t *opener, unsigned limit_ms);
 
 
 /**
- * Open something soon, behind what is there of the same peer. Never waits for that.
+ * Queue an allocation to be opened after earlier ones of the same peer. Never waits for
+ * them.
  *
  * @param [in] opening  Filled in but for @a next; lent until it runs.
  *

@@ -63,12 +63,12 @@ static ucs_status_t muct_xgmi_rkey_check_own(const muct_xgmi_key_t *key,
 /* ---- unpacked keys ---- */
 
 /*
- * Begins to map, to spare the first copy the time, and to let UCX choose another lane
- * where the devices have no way to each other. UCP unpacks keys of rendezvous messages
- * from progress, so only the first mapping of a peer is waited for, and not for long.
- * What fails for another reason fails again with the copy, which then ends with an
- * error: another lane would carry it to an owner whose memory may be gone. So it is
- * with a peer that has died while it has an endpoint here.
+ * Begins to map, so that the first copy need not wait, and so that UCX can choose
+ * another lane where the devices have no way to each other. UCP unpacks keys of
+ * rendezvous messages from progress, so only the first mapping of a peer is waited for,
+ * and not for long. A mapping that fails for another reason fails again with the copy,
+ * which then ends with an error: another lane would carry it to an owner whose memory
+ * may be gone. The same holds for a peer that has died and has an endpoint here.
  */
 static ucs_status_t muct_xgmi_rkey_try(const muct_xgmi_rkey_t *rkey)
 {

@@ -5,7 +5,7 @@
 
 /**
  * @file
- * Unpacked keys of other processes' memory, and what UCX does with them.
+ * Unpacked keys of other processes' memory, and the component's operations on them.
  */
 
 #include "base/muct_uct_abi.h"

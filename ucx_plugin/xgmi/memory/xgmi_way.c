@@ -43,7 +43,7 @@ void muct_xgmi_way_bar(muct_xgmi_way_t *way, uint64_t now_ns, const char *error)
     }
 
     way->barred_until_ns = now_ns + MUCT_XGMI_WAY_BARRED_NS;
-    way->was_awaited = false; /* by the next key */
+    way->was_awaited = false; /* the next key tries again */
     if (way->has_warned) {
         return;
     }

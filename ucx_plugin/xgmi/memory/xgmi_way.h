@@ -7,8 +7,8 @@
  * @file
  * State of the ways from devices to peers' memory.
  *
- * A way over which nothing opens is logged once, and barred for a while: keys that are
- * unpacked then name other transports. Threads: the owner has a lock.
+ * A way that opens no memory is logged once and barred for a while: UCX then uses other
+ * transports for keys that are unpacked. Threads: the owner has a lock.
  */
 
 #include <stdbool.h>
@@ -20,7 +20,7 @@ typedef struct muct_xgmi_way {
     struct muct_xgmi_way *next;
     uint64_t owner;
     int device;
-    bool is_host;    /**< To its host memory */
+    bool is_host;    /**< The way leads to host memory */
     bool is_open;    /**< Something was mapped over it */
     bool has_warned; /**< A warning reported that a living peer's memory did not open */
     uint64_t barred_until_ns; /**< 0: it is not barred */
@@ -28,7 +28,7 @@ typedef struct muct_xgmi_way {
 } muct_xgmi_way_t;
 
 
-/** The way; a new one when there is none. @return NULL without memory. */
+/** Find or add a way. @return NULL without memory. */
 muct_xgmi_way_t *muct_xgmi_way_get(muct_xgmi_way_t **ways, uint64_t owner, int device,
                                    bool is_host);
 

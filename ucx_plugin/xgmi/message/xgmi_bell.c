@@ -51,7 +51,8 @@ void muct_xgmi_bell_remove(const char *dir, uint64_t owner, muct_xgmi_iface_id_t
 void muct_xgmi_bell_ring(int fd)
 {
     if (write(fd, "", 1) != 1) {
-        muct_debug("write(bell %d) failed: %m", fd); /* full: it is readable anyway */
+        muct_debug("write(bell %d) failed: %m", fd); /* a full pipe is readable
+                                                      * anyway */
     }
 }
 

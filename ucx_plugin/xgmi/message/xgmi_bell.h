@@ -27,7 +27,7 @@ void muct_xgmi_bell_remove(const char *dir, uint64_t owner, muct_xgmi_iface_id_t
                            int fd);
 
 
-/** The bell of an interface of another process. @return Its descriptor, or -1. */
+/** Open the bell of an interface of another process. @return Its descriptor, or -1. */
 int muct_xgmi_bell_open(const char *dir, uint64_t owner, muct_xgmi_iface_id_t id);
 
 

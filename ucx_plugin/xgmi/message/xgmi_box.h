@@ -15,7 +15,7 @@
  *
  * A ring that may have messages has a bit, so that the others cost the receiver
  * nothing. The sender publishes a message first and reads the bit second, and sets it
- * when it is clear. The receiver clears the bit first and looks at the ring second. So
+ * when it is clear. The receiver clears the bit first and reads the ring second. So
  * either the receiver finds the message, or the sender finds the bit clear.
  */
 
@@ -29,7 +29,7 @@
 /** Senders of an interface at a time */
 #define MUCT_XGMI_BOX_RINGS 1024
 
-/** Words of a bit for each ring */
+/** Words with a bit for each ring */
 #define MUCT_XGMI_BOX_WORDS (MUCT_XGMI_BOX_RINGS / 64)
 
 #define MUCT_XGMI_BOX_MAGIC UINT64_C(0x32786f622d78696d) /* "mix-box2" */
@@ -51,8 +51,10 @@ typedef struct muct_xgmi_box_place {
 typedef struct muct_xgmi_box {
     _Alignas(4096) uint64_t magic;
     uint64_t owner;
-    _Alignas(64) _Atomic uint32_t num_used; /**< The first places, which had a sender */
-    _Alignas(64) _Atomic uint64_t ready[MUCT_XGMI_BOX_WORDS]; /**< Places to look at */
+    _Alignas(64) _Atomic uint32_t num_used; /**< Number of first places that ever had a
+                                             *   sender */
+    _Alignas(64) _Atomic uint64_t ready[MUCT_XGMI_BOX_WORDS]; /**< A bit for each place
+                                                               *   to be polled */
     _Alignas(64) _Atomic uint32_t is_armed; /**< The next message is to ring the bell */
     _Atomic uint32_t num_rung; /**< Number of rings, incremented after each */
     muct_xgmi_box_place_t places[MUCT_XGMI_BOX_RINGS];
@@ -66,7 +68,7 @@ static inline uint64_t muct_xgmi_box_bit(unsigned index)
 }
 
 
-/** Make the receiver look at a place. The memory of its ring must be reserved. */
+/** Make the receiver poll a place. The memory of its ring must be reserved. */
 static inline void muct_xgmi_box_set_ready(muct_xgmi_box_t *box, unsigned index)
 {
     _Atomic uint64_t *word = &box->ready[index / 64];
@@ -87,7 +89,7 @@ static inline uint64_t muct_xgmi_box_offset(unsigned index)
 }
 
 
-/** Bytes of the file, most of which are not there. */
+/** Bytes of the file, which is sparse. */
 static inline uint64_t muct_xgmi_box_size(void)
 {
     return muct_xgmi_box_offset(MUCT_XGMI_BOX_RINGS);

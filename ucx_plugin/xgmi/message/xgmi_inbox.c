@@ -24,13 +24,13 @@
 /* Most messages of one sender before the next sender is polled. */
 #define MUCT_XGMI_INBOX_TURN 8
 
-/* Looks without a message, over all senders, until a sender's bit is cleared. Until
- * then its next message moves no line of memory but its own, so it covers the pause of
- * a reply: 1000 looks take some 10 us. */
+/* Polls without a message, over all senders, until a sender's bit is cleared. Until
+ * then its next message moves only its own cache lines, which covers the pause before a
+ * reply: 1000 polls take some 10 us. */
 #define MUCT_XGMI_INBOX_PATIENCE 1024
 
-/* Rings whose memory is there from the beginning, so that as many senders find room
- * whatever happens to the file system later. Two processes that send to each other take
+/* Rings with memory reserved from the beginning, so that this many senders find room
+ * even if the file system fills up later. Two processes that send to each other take
  * less than 1 MiB. */
 #define MUCT_XGMI_INBOX_FIRST_RINGS 5
 
@@ -217,7 +217,7 @@ static void muct_xgmi_inbox_count(muct_xgmi_inbox_t *inbox)
     }
 }
 
-/* A sender that sleeps until there is room */
+/* Wake a sender that sleeps until there is room */
 static void muct_xgmi_inbox_notify_room(const muct_xgmi_inbox_t *inbox, unsigned index)
 {
     muct_xgmi_box_place_t *place = &inbox->box->places[index];
@@ -231,7 +231,7 @@ static void muct_xgmi_inbox_notify_room(const muct_xgmi_inbox_t *inbox, unsigned
     }
 }
 
-/* Senders that wait for room see that none will come: they set the request for room
+/* Notify senders that wait for room that none will come: they set the request for room
  * before they read this flag. */
 static void muct_xgmi_inbox_ignore(muct_xgmi_inbox_t *inbox, unsigned index)
 {
@@ -299,7 +299,7 @@ static bool muct_xgmi_inbox_place_has(muct_xgmi_inbox_t *inbox, unsigned index)
            (muct_xgmi_ring_next(ring, &message) != MUCT_XGMI_RING_NOTHING);
 }
 
-/* Look at a sender no more until its next message, which may come meanwhile. */
+/* Stop polling a sender until its next message, which may come meanwhile. */
 static void muct_xgmi_inbox_rest(muct_xgmi_inbox_t *inbox, unsigned index)
 {
     inbox->empty[index] = 0;
@@ -309,7 +309,7 @@ static void muct_xgmi_inbox_rest(muct_xgmi_inbox_t *inbox, unsigned index)
     }
 }
 
-/* All looks of a call are counted, so that many quiet senders rest sooner. */
+/* Count all polls of a call, so that many idle senders are left out sooner. */
 static void muct_xgmi_inbox_found_none(muct_xgmi_inbox_t *inbox, unsigned index)
 {
     inbox->empty[index] += (uint16_t)inbox->num_looks + 1;
@@ -380,8 +380,8 @@ static unsigned muct_xgmi_inbox_poll_word(muct_xgmi_inbox_t *inbox, unsigned wor
     return count;
 }
 
-/* A round that begins after the sender served last. Its word is visited twice: first
- * with the bits after that sender, at the end with the others. */
+/* Poll in a round that begins after the sender served last. Its word is visited twice:
+ * first with the bits after that sender, at the end with the others. */
 unsigned muct_xgmi_inbox_poll(muct_xgmi_inbox_t *inbox, unsigned max,
                               muct_xgmi_inbox_cb_t cb, void *arg)
 {
@@ -453,7 +453,7 @@ bool muct_xgmi_inbox_arm(muct_xgmi_inbox_t *inbox)
 {
     muct_xgmi_box_t *box = inbox->box;
 
-    atomic_store(&box->is_armed, 1); /* then look: see muct_xgmi_outbox_commit() */
+    atomic_store(&box->is_armed, 1); /* then check: see muct_xgmi_outbox_commit() */
     if (!muct_xgmi_inbox_has(inbox)) {
         return true;
     }

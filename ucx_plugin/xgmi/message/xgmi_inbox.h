@@ -9,8 +9,8 @@
  * a wakeup pipe (xgmi_bell.h) for a thread that sleeps.
  *
  * Senders that may have messages are polled in turn; a sender without messages is not
- * looked at until its next one. A sender that writes an impossible value is ignored
- * from then on, which is logged once; other senders are not affected.
+ * polled until its next one. A sender that writes an impossible value is ignored from
+ * then on, which is logged once; other senders are not affected.
  *
  * Threads. One at a time.
  */
@@ -36,10 +36,10 @@ typedef struct muct_xgmi_inbox {
     uint32_t num_rung;  /**< As last seen */
     unsigned num_used;  /**< Places, as last seen and bounded */
     unsigned last;      /**< The sender served last */
-    unsigned num_looks; /**< Senders that the last poll looked at */
+    unsigned num_looks; /**< Senders that the last call polled */
     char dir[256];
-    muct_xgmi_ring_rx_t rings[MUCT_XGMI_BOX_RINGS]; /**< bytes NULL: not there yet */
-    uint16_t empty[MUCT_XGMI_BOX_RINGS]; /**< Looks since a sender's last message */
+    muct_xgmi_ring_rx_t rings[MUCT_XGMI_BOX_RINGS]; /**< bytes NULL: not mapped yet */
+    uint16_t empty[MUCT_XGMI_BOX_RINGS]; /**< Polls since a sender's last message */
 } muct_xgmi_inbox_t;
 
 
@@ -51,7 +51,7 @@ typedef struct muct_xgmi_inbox {
  * @param [in] id     Of the interface.
  *
  * @return UCS_OK, UCS_ERR_NO_MEMORY, or UCS_ERR_IO_ERROR, with the reason in the log.
- * @return UCS_ERR_EXCEEDS_LIMIT  Files of this process may not be as long; not logged.
+ * @return UCS_ERR_EXCEEDS_LIMIT RLIMIT_FSIZE forbids files of this length; not logged.
  */
 ucs_status_t muct_xgmi_inbox_create(const char *dir, uint64_t owner,
                                     muct_xgmi_iface_id_t id,
@@ -69,7 +69,7 @@ static inline bool muct_xgmi_inbox_is_used(const muct_xgmi_inbox_t *inbox)
 }
 
 
-/** Give up to @a max messages to @a cb. @return How many it was given. */
+/** Call @a cb for up to @a max messages. @return Number of messages. */
 unsigned muct_xgmi_inbox_poll(muct_xgmi_inbox_t *inbox, unsigned max,
                               muct_xgmi_inbox_cb_t cb, void *arg);
 

@@ -70,7 +70,7 @@ static bool muct_xgmi_outbox_take(muct_xgmi_outbox_t *outbox, int fd, unsigned i
     return true;
 }
 
-/* The receiver looks at bits of the first num_used places. */
+/* The receiver reads the bits of the first num_used places. */
 static void muct_xgmi_outbox_show(muct_xgmi_outbox_t *outbox, unsigned index)
 {
     uint32_t num_used = atomic_load(&outbox->box->num_used);
@@ -80,7 +80,8 @@ static void muct_xgmi_outbox_show(muct_xgmi_outbox_t *outbox, unsigned index)
     }
 }
 
-/* Take the first one that is free, or of a dead sender if owners are examined. */
+/* Take the first place that is free, or that of a dead sender if owners are
+ * examined. */
 static bool muct_xgmi_outbox_search(muct_xgmi_outbox_t *outbox, int fd, unsigned first,
                                     unsigned end, uint64_t self, bool is_examined)
 {
@@ -92,9 +93,9 @@ static bool muct_xgmi_outbox_search(muct_xgmi_outbox_t *outbox, int fd, unsigned
     return false;
 }
 
-/* It takes system calls to see whether the sender of a place is dead. All senders are
+/* Whether the sender of a place is dead is found by system calls. All senders are
  * examined when their number would exceed a power of two: that is about one examination
- * for each new sender, and at most half of the places are dead ones'. */
+ * for each new sender, and at most half of the places belong to dead senders. */
 static ucs_status_t muct_xgmi_outbox_find_place(muct_xgmi_outbox_t *outbox, int fd,
                                                 uint64_t self,
                                                 muct_xgmi_iface_id_t self_id)
@@ -141,7 +142,7 @@ bool muct_xgmi_outbox_has_place(const muct_xgmi_box_t *box, uint64_t sender)
 
 /* ---- files ---- */
 
-/* A process at its limit of open files cannot learn the state of the receiver. */
+/* A process at its limit of open files cannot determine the state of the receiver. */
 static ucs_status_t muct_xgmi_outbox_no_file(const muct_xgmi_outbox_t *outbox,
                                              const char *dir, const char *suffix)
 {
@@ -357,7 +358,8 @@ void muct_xgmi_outbox_commit(muct_xgmi_outbox_t *outbox, uint8_t id, size_t leng
 
     muct_xgmi_ring_commit(&outbox->ring, id, length);
     muct_xgmi_box_set_ready(box, outbox->index);
-    /* either the receiver sees the message before it sleeps, or it is seen to sleep */
+    /* either the receiver finds the message before it sleeps, or the sender finds it
+     * asleep */
     if ((atomic_load(&box->is_armed) != 0) &&
         (atomic_exchange(&box->is_armed, 0) != 0)) {
         muct_xgmi_bell_ring(outbox->bell_fd);

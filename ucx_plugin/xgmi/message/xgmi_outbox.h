@@ -44,10 +44,10 @@ typedef struct muct_xgmi_outbox {
  *                      there is room again.
  *
  * @return UCS_OK, or with the reason in the log
- * @return UCS_ERR_UNREACHABLE    The receiver has no box, any more.
- * @return UCS_ERR_EXCEEDS_LIMIT  It has as many senders as it can; not logged.
- * @return UCS_ERR_NO_MEMORY      There is no memory, or this process has as many files
- *                                open as it may.
+ * @return UCS_ERR_UNREACHABLE The receiver has no box any more.
+ * @return UCS_ERR_EXCEEDS_LIMIT  Its box has no place for another sender; not logged.
+ * @return UCS_ERR_NO_MEMORY      There is no memory, or this process is at its limit
+ *                                of open files.
  */
 ucs_status_t muct_xgmi_outbox_claim(const char *dir, uint64_t owner,
                                     muct_xgmi_iface_id_t id, uint64_t self,
@@ -83,12 +83,12 @@ muct_xgmi_outbox_t *muct_xgmi_outbox_share(ucs_list_link_t *outboxes, uint64_t o
                                            muct_xgmi_iface_id_t id);
 
 
-/** Undo one claim or share. The last one leaves the list and returns the ring; what is
+/** Undo one claim or share. The last one leaves the list and returns the ring; messages
  * in it will be received. */
 void muct_xgmi_outbox_close(muct_xgmi_outbox_t *outbox);
 
 
-/** Send what was reserved in the ring, and wake a receiver that sleeps. */
+/** Send the message that was reserved in the ring, and wake a receiver that sleeps. */
 void muct_xgmi_outbox_commit(muct_xgmi_outbox_t *outbox, uint8_t id, size_t length);
 
 

@@ -15,7 +15,7 @@ typedef struct muct_xgmi_ring_head {
     uint16_t reserved;
 } muct_xgmi_ring_head_t;
 
-/* Lines ahead of the next message that a sender has at hand: most messages take two */
+/* Lines ahead of the next message that a sender prefetches: most messages take two */
 #define MUCT_XGMI_RING_AHEAD 3
 
 _Static_assert(sizeof(muct_xgmi_ring_head_t) == sizeof(uint64_t), "read in one piece");
@@ -70,7 +70,7 @@ bool muct_xgmi_ring_tx_init(muct_xgmi_ring_tx_t *tx, muct_xgmi_ring_state_t *sta
            (muct_xgmi_ring_look(bytes, head).kind == 0);
 }
 
-/* Including the line behind it, which marks the end */
+/* Including the line after it, which marks the end */
 static uint64_t muct_xgmi_ring_need(const muct_xgmi_ring_tx_t *tx, size_t max)
 {
     uint64_t step = muct_xgmi_ring_step(max);
@@ -81,7 +81,8 @@ static uint64_t muct_xgmi_ring_need(const muct_xgmi_ring_tx_t *tx, size_t max)
 
 static bool muct_xgmi_ring_is_there_room(const muct_xgmi_ring_tx_t *tx, size_t max)
 {
-    const uint64_t used = tx->position - tx->head; /* too much: see has_wrong_head */
+    const uint64_t used = tx->position - tx->head; /* an invalid head: see
+                                                    * has_wrong_head */
 
     return (used <= MUCT_XGMI_RING_SIZE) &&
            (muct_xgmi_ring_need(tx, max) <= MUCT_XGMI_RING_SIZE - used);
@@ -104,7 +105,7 @@ bool muct_xgmi_ring_has_room(muct_xgmi_ring_tx_t *tx, size_t max)
 
 bool muct_xgmi_ring_want_room(muct_xgmi_ring_tx_t *tx, size_t max)
 {
-    atomic_store(&tx->state->wants_room, 1); /* then look: see give_room */
+    atomic_store(&tx->state->wants_room, 1); /* then check: see give_room */
     tx->head = atomic_load(&tx->state->head);
     return muct_xgmi_ring_is_there_room(tx, max);
 }
@@ -143,9 +144,9 @@ void *muct_xgmi_ring_reserve(muct_xgmi_ring_tx_t *tx, size_t max)
 }
 
 /*
- * The receiver had the lines that come next last, a round ago. They are fetched from
- * there behind this message, not before the next one: writing to them does it, and the
- * words are cleared before they are looked at in any case.
+ * Fetch the next lines from the receiver's cache, which read them a round ago, now and
+ * not before the next message. Writing to them fetches them, and their words must be
+ * cleared before they are published in any case.
  */
 static void muct_xgmi_ring_fetch_ahead(muct_xgmi_ring_tx_t *tx)
 {
@@ -155,7 +156,7 @@ static void muct_xgmi_ring_fetch_ahead(muct_xgmi_ring_tx_t *tx)
     for (i = 0; i < MUCT_XGMI_RING_AHEAD; ++i) {
         position += MUCT_XGMI_RING_LINE;
         if (position - tx->head > MUCT_XGMI_RING_SIZE - MUCT_XGMI_RING_LINE) {
-            return; /* not read yet, as far as is known */
+            return; /* bytes not read yet according to the last known head */
         }
         atomic_store_explicit(muct_xgmi_ring_word(tx->bytes, position), 0,
                               memory_order_relaxed);
@@ -222,7 +223,7 @@ bool muct_xgmi_ring_give_room(muct_xgmi_ring_rx_t *rx)
     }
 
     rx->given = rx->position;
-    /* either it is seen here that the sender wants room, or the sender sees the room */
+    /* either this side finds the request for room, or the sender finds the room */
     atomic_store(&rx->state->head, rx->position);
     return (atomic_load(&rx->state->wants_room) != 0) &&
            (atomic_exchange(&rx->state->wants_room, 0) != 0);

@@ -12,7 +12,7 @@
  *
  * A sender that dies in the middle of a message leaves nothing visible. Each side keeps
  * its own position and bounds the values of the other side; the reader reports an
- * impossible value, and reads nothing more from there.
+ * impossible value and reads nothing more from that ring.
  *
  * Threads. One on each side at a time.
  */
@@ -58,7 +58,7 @@ typedef struct muct_xgmi_ring_rx {
     uint64_t given;    /**< Bytes read that the sender may reuse */
 } muct_xgmi_ring_rx_t;
 
-/** A message where its receiver finds it, until @ref muct_xgmi_ring_skip. */
+/** A message in the ring, valid until @ref muct_xgmi_ring_skip. */
 typedef struct muct_xgmi_ring_message {
     void *data; /**< Aligned to 8 */
     uint32_t length;
@@ -84,10 +84,11 @@ bool muct_xgmi_ring_tx_init(muct_xgmi_ring_tx_t *tx, muct_xgmi_ring_state_t *sta
 
 
 /**
- * Room for a message of up to @a max bytes, at most @ref MUCT_XGMI_RING_MAX_MESSAGE.
+ * Reserve room for a message of up to @a max bytes, at most @ref
+ * MUCT_XGMI_RING_MAX_MESSAGE.
  *
- * @return Where to write it, aligned to 8, or NULL: there is no room now. Nothing of it
- *         is seen before @ref muct_xgmi_ring_commit, which need not come.
+ * @return Where to write it, aligned to 8, or NULL: there is no room now. The receiver
+ *         sees nothing of it before @ref muct_xgmi_ring_commit, which need not follow.
  */
 void *muct_xgmi_ring_reserve(muct_xgmi_ring_tx_t *tx, size_t max);
 
@@ -111,9 +112,9 @@ bool muct_xgmi_ring_want_room(muct_xgmi_ring_tx_t *tx, size_t max);
 
 
 /**
- * Read from where the ring was read until now.
+ * Continue to read at the ring's present position.
  *
- * @return Whether a message can begin there; else nothing is to be read.
+ * @return Whether a message can begin there; else the ring must not be read.
  */
 bool muct_xgmi_ring_rx_init(muct_xgmi_ring_rx_t *rx, muct_xgmi_ring_state_t *state,
                             unsigned char *bytes);
@@ -124,15 +125,15 @@ muct_xgmi_ring_found_t muct_xgmi_ring_next(muct_xgmi_ring_rx_t *rx,
                                            muct_xgmi_ring_message_t *message);
 
 
-/** The message is not needed any more. */
+/** Release the current message. */
 void muct_xgmi_ring_skip(muct_xgmi_ring_rx_t *rx,
                          const muct_xgmi_ring_message_t *message);
 
 
 /**
- * Let the sender have the room of what was read.
+ * Return the room of messages that were read to the sender.
  *
- * @return Whether it sleeps until then, and is to be woken.
+ * @return Whether the sender sleeps until then and must be woken.
  */
 bool muct_xgmi_ring_give_room(muct_xgmi_ring_rx_t *rx);
 

@@ -122,7 +122,7 @@ bool muct_xgmi_addr_can_reach(const muct_xgmi_device_addr_t *my_device,
         return false;
     }
 
-    /* The GPU runtime takes a handle with its own pid for its own. */
+    /* The GPU runtime treats a handle with its own pid as its own. */
     if (my_iface->pid == peer_iface->pid) {
         snprintf(reason, size,
                  "same pid %u in another pid namespace: the GPU runtime refuses IPC "

@@ -36,7 +36,7 @@
 typedef struct muct_xgmi_device_addr {
     uint64_t host;    /**< Identity of the machine since its last boot */
     uint64_t shm_dir; /**< Identity of the control pages' folder */
-    uint32_t network; /**< Network namespace that IPC needs; 0: it needs none */
+    uint32_t network; /**< Network namespace that IPC depends on; 0: none */
 } muct_xgmi_device_addr_t;
 
 /** An interface of a process, from its opening to its closing. */
@@ -76,13 +76,13 @@ ucs_status_t muct_xgmi_iface_addr_unpack(const void *buffer,
 
 
 /**
- * May this process use memory of that one?
+ * Whether this process can use memory of another one.
  *
  * @param [in]  my_device     This side.
  * @param [in]  my_iface      This side.
  * @param [in]  peer_device   Other side.
  * @param [in]  peer_iface    Other side.
- * @param [out] reason        Why not, for people. Terminated when the result is false.
+ * @param [out] reason Reason as text. Terminated when the result is false.
  * @param [in]  size          Bytes in @a reason.
  *
  * @return Whether it can.

@@ -54,7 +54,7 @@ void muct_xgmi_page_iface_path(const char *dir, uint64_t owner, muct_xgmi_iface_
              owner, id.slot, id.generation, suffix);
 }
 
-/* A second name of a file may be in a folder that others write to. */
+/* Reject files with a second name, which may be in a folder that others write to. */
 static bool muct_xgmi_page_is_own(int fd, mode_t type)
 {
     struct stat st;
@@ -118,10 +118,10 @@ int muct_xgmi_page_open_iface(const char *dir, uint64_t owner, muct_xgmi_iface_i
 /* ---- the lock ---- */
 
 /*
- * Locks of open files, not of processes: a process may have two copies of this code,
- * for two UCX, and a lock of the process would not be seen by the other copy and be
- * dropped when that closes the file. Where the kernel has none (gVisor), locks of
- * processes serve; both kinds see each other.
+ * Use locks of open file descriptions. A process may have two copies of this code, for
+ * two UCX; a lock of the process is invisible to the other copy, and is dropped when
+ * that copy closes the file. Where the kernel has only locks of processes (gVisor),
+ * those serve; both kinds exclude each other.
  */
 static int muct_xgmi_page_fcntl(int fd, int command, int process_command,
                                 struct flock *lock)
@@ -162,7 +162,7 @@ static ucs_status_t muct_xgmi_page_take(int fd)
 
 /* ---- removal ---- */
 
-/* The page last: a folder without one is empty. */
+/* Remove the page last, so that a folder without a page is empty. */
 void muct_xgmi_page_remove(const char *dir, uint64_t owner)
 {
     struct dirent *entry;
@@ -183,8 +183,8 @@ void muct_xgmi_page_remove(const char *dir, uint64_t owner)
     (void)rmdir(path);
 }
 
-/* The lock is held while the files go: until then the page may become its owner's. An
- * empty folder is one that is made or removed just now, or was by one that was killed.
+/* Hold the lock while the files are removed: without it the owner may lock the page. An
+ * empty folder is being made or removed, or was left by a process killed meanwhile.
  */
 static void muct_xgmi_page_sweep_one(const char *dir, uint64_t owner)
 {
@@ -297,7 +297,7 @@ bool muct_xgmi_page_add_slots(int fd, muct_xgmi_page_t *page)
     return true;
 }
 
-/* Room for a page, and its mapping, which keeps a file open of its own. */
+/* Reserve room for a page and map it; the mapping keeps the file open. */
 static ucs_status_t muct_xgmi_page_reserve(const char *path, muct_xgmi_page_t **page_p)
 {
     muct_xgmi_page_t *page = MAP_FAILED;
@@ -438,7 +438,8 @@ static bool muct_xgmi_page_must_log(uint64_t owner)
     return atomic_exchange(&last_owner, owner) != owner;
 }
 
-/* Root could open it, and its owner not root's: neither side is to use the other. */
+/* Root could open the page, but its owner could not open root's. Neither side may use
+ * the other. */
 static bool muct_xgmi_page_is_foreign(const struct stat *st, const char *path,
                                       uint64_t owner)
 {
@@ -495,8 +496,8 @@ static void muct_xgmi_page_no_open(const char *dir, uint64_t owner, const char *
     }
 }
 
-/* The address had the page's version, so a file with another version is not a page
- * of this module. */
+/* The address has the page's version, so a file with another version is not a page of
+ * this module. */
 static void muct_xgmi_page_damaged(const char *path, uint64_t owner, size_t size)
 {
     if (muct_xgmi_page_must_log(owner)) {

@@ -5,7 +5,7 @@
 
 /**
  * @file
- * The control page of a process as a file in shared memory: the inside of xgmi_peer.h.
+ * The control page of a process as a file in shared memory; internals of xgmi_peer.h.
  *
  * All files of a process are in one folder. Only its user may enter the folder, and its
  * name is the process's incarnation. So another user sees the name, but cannot create
@@ -13,9 +13,8 @@
  * file.
  *
  * The owner holds a lock on the file as long as it lives, by an open file that a forked
- * child lets go at once. Other copies of this code in the process are owners of their
- * own. Where the kernel has locks of processes alone, one copy a process is all there
- * may be.
+ * child closes at once. Each copy of this code in the process is a separate owner.
+ * Where the kernel has only locks of processes, a process can have one copy.
  */
 
 #include "xgmi/peer/xgmi_peer.h"
@@ -96,8 +95,7 @@ int muct_xgmi_page_open_iface(const char *dir, uint64_t owner, muct_xgmi_iface_i
                               const char *suffix, mode_t type);
 
 
-/** Whether the owner of the page lives; true when this cannot be found out for lack of
- * memory. */
+/** Whether the owner of the page lives; true if a lack of memory prevents the check. */
 bool muct_xgmi_page_is_locked(int fd);
 
 
@@ -129,7 +127,7 @@ void muct_xgmi_page_remove(const char *dir, uint64_t owner);
  *
  * @param [in] fd  Of this process's page.
  *
- * @return Whether there are more than before.
+ * @return Whether slots were added.
  */
 bool muct_xgmi_page_add_slots(int fd, muct_xgmi_page_t *page);
 
@@ -138,9 +136,9 @@ bool muct_xgmi_page_add_slots(int fd, muct_xgmi_page_t *page);
  * Map another process's page.
  *
  * @return UCS_OK
- * @return UCS_ERR_CONNECTION_RESET  No such page: its owner has ended.
- * @return UCS_ERR_UNREACHABLE       The file belongs to another user and cannot be
- *         opened, or is no page.
+ * @return UCS_ERR_CONNECTION_RESET The page does not exist: its owner has ended.
+ * @return UCS_ERR_UNREACHABLE The file belongs to another user, cannot be opened, or is
+ *         not a page.
  */
 ucs_status_t muct_xgmi_page_map(const char *dir, uint64_t owner, int *fd_p,
                                 muct_xgmi_page_t **page_p);

@@ -8,7 +8,7 @@
  * peer->lock guards the counts of one peer's slots; it is taken alone or inside the
  * first.
  *
- * The process itself is a peer without a file: it lives as long as anybody asks.
+ * The process itself is a peer without a file, which is always alive.
  */
 
 #include "config.h"
@@ -51,11 +51,11 @@ struct muct_xgmi_peer {
     int fd;                  /* -1: this process */
     int pidfd;               /* -1: none */
     atomic_uint user;        /* our place among the owner's users */
-    atomic_uint num_refused; /* claims of one, in vain */
+    atomic_uint num_refused; /* failed claims of a place */
     atomic_int is_dead;
     muct_xgmi_page_t *page;
     pthread_mutex_t lock;
-    uint32_t *counts; /* by slot: nested enters */
+    uint32_t *counts; /* nested enters of each slot */
 };
 
 
@@ -198,7 +198,8 @@ static bool muct_xgmi_slot_has_users(const muct_xgmi_slot_t *slot)
     return false;
 }
 
-/* A slot under which others copy still is not taken: they have announced no other. */
+/* Do not take a slot under which other processes still copy, as they have announced no
+ * other slot. */
 static bool muct_xgmi_slot_take(uint32_t *slot_p, uint32_t *generation_p)
 {
     muct_xgmi_slot_t *slot;
@@ -324,7 +325,7 @@ muct_xgmi_iface_id_t muct_xgmi_iface_id_open(void)
 
 void muct_xgmi_iface_id_close(muct_xgmi_iface_id_t id)
 {
-    /* in a forked child it is the parent's, whose peers it does not concern */
+    /* in a forked child the slot is the parent's, and its peers must not see an end */
     if ((id.slot != MUCT_XGMI_NO_IFACE_SLOT) && muct_xgmi_self_is_here()) {
         atomic_fetch_add(&muct_xgmi_process.page->ifaces[id.slot], 1);
     }
@@ -418,7 +419,7 @@ static ucs_status_t muct_xgmi_peer_create(uint64_t owner, muct_xgmi_peer_t **pee
     }
 
     muct_xgmi_peer_open_pidfd(peer);
-    /* lock after pidfd: what is locked now is the process the pidfd names */
+    /* lock after pidfd: a process that holds the lock now is the one of the pidfd */
     if (muct_xgmi_page_is_locked(peer->fd)) {
         *peer_p = peer;
         return UCS_OK;
@@ -558,7 +559,7 @@ bool muct_xgmi_peer_is_alive(muct_xgmi_peer_t *peer)
         return false;
     }
 
-    /* the lock alone is no proof of life: a raw child (clone(2), _Fork()) inherits
+    /* the lock alone does not prove life: a raw child (clone(2), _Fork()) inherits
      * it */
     if (((peer->pidfd < 0) || (poll(&pidfd, 1, 0) <= 0)) &&
         ((peer->fd < 0) || muct_xgmi_page_is_locked(peer->fd))) {
@@ -624,7 +625,7 @@ uint64_t muct_xgmi_peer_owner(const muct_xgmi_peer_t *peer)
 
 /* ---- use of slots ---- */
 
-/* Finds this process a place among the owner's users; dead ones lose theirs. */
+/* Finds a place for this process among the owner's users; dead users lose theirs. */
 static unsigned muct_xgmi_peer_find_place(muct_xgmi_peer_t *peer)
 {
     muct_xgmi_page_t *page = peer->page;

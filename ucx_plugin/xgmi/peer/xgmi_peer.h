@@ -5,12 +5,12 @@
 
 /**
  * @file
- * State that processes share: whether one lives, whether a key still holds, and which
- * processes use a registration at present.
+ * State that processes share: whether a process lives, whether a key is still valid,
+ * and which processes use a registration at present.
  *
  * Each process shares one control page, a file in shared memory named by its
  * incarnation, which is a random number and never used again. The page has a slot for
- * each exported registration. A key holds as long as the slot's generation is the
+ * each exported registration. A key is valid as long as the slot's generation is the
  * key's. A process that starts copies under a key sets its bit in the slot first and
  * reads the generation second; the owner changes the generation first and reads the
  * bits second. So after an invalidation either the copy was refused, or the owner waits
@@ -45,8 +45,8 @@
 /** Exported registrations a process can have at a time */
 #define MUCT_XGMI_MAX_SLOTS 65536
 
-/** Peers see the end of so many interfaces of a process; of further ones they see only
- * the end of the process */
+/** Interfaces of a process with an end that is visible to peers; for further interfaces
+ * peers see only the end of the process */
 #define MUCT_XGMI_MAX_IFACES 4096
 
 /** Processes that may use one process's memory at a time: the bits that a slot of a
@@ -94,9 +94,9 @@ void muct_xgmi_slot_free(uint32_t slot);
 
 
 /**
- * The same.
+ * Like @ref muct_xgmi_slot_free.
  *
- * @return What to ask @ref muct_xgmi_slot_is_used with.
+ * @return Generation for @ref muct_xgmi_slot_is_used.
  */
 uint32_t muct_xgmi_slot_void(uint32_t slot);
 
@@ -110,13 +110,13 @@ uint32_t muct_xgmi_slot_void(uint32_t slot);
 bool muct_xgmi_slot_is_used(uint32_t slot, uint32_t generation);
 
 
-/** Find processes dead that have a slot; some system calls. */
+/** Detect dead processes that use a slot; takes some system calls. */
 void muct_xgmi_slot_drop_dead(uint32_t slot);
 
 
 /**
- * The owner stops waiting for copies under the void keys: copies that have not started
- * must not start.
+ * Stop waiting for copies under the void keys: copies that have not started must not
+ * start.
  *
  * @param [in] generation  From @ref muct_xgmi_slot_void.
  */
@@ -141,7 +141,7 @@ void muct_xgmi_iface_id_close(muct_xgmi_iface_id_t id);
 
 
 /**
- * Look a process up.
+ * Look up a process.
  *
  * @param [in]  owner   Its incarnation.
  * @param [out] peer_p  A reference, to be returned with @ref muct_xgmi_peer_put. Set
@@ -163,9 +163,9 @@ ucs_status_t muct_xgmi_peer_get_known(uint64_t owner, muct_xgmi_peer_t **peer_p)
 
 
 /**
- * Whether resources of a process can be reused: the process is certainly dead, or 0. A
- * process that cannot be examined now, for lack of memory or descriptors or because its
- * page is not accessible, may live.
+ * Whether resources of a process can be reused: the process is certainly dead, or @a
+ * owner is 0. A process that cannot be examined now, for lack of memory or descriptors
+ * or because its page is not accessible, may live.
  */
 bool muct_xgmi_owner_is_dead(uint64_t owner);
 
@@ -178,7 +178,8 @@ muct_xgmi_peer_t *muct_xgmi_peer_ref(muct_xgmi_peer_t *peer);
 void muct_xgmi_peer_put(muct_xgmi_peer_t *peer);
 
 
-/** Whether the process lives; one system call. Once dead, dead for ever. */
+/** Whether the process lives; one system call. A process that was found dead stays
+ * dead. */
 bool muct_xgmi_peer_is_alive(muct_xgmi_peer_t *peer);
 
 
@@ -234,8 +235,8 @@ bool muct_xgmi_peer_claim(muct_xgmi_peer_t *peer);
 /**
  * Announce copies under a key; calls nest.
  *
- * @return true: the key holds, and until the matching leave the owner knows.
- * @return false: the key does not hold; nothing is to be left.
+ * @return true: the key is valid, and the announcement holds until the matching leave.
+ * @return false: the key is invalid, and there must be no leave.
  */
 bool muct_xgmi_peer_enter(muct_xgmi_peer_t *peer, uint32_t slot, uint32_t generation);
 
@@ -248,7 +249,7 @@ bool muct_xgmi_peer_has_expired(const muct_xgmi_peer_t *peer, uint32_t slot,
                                 uint32_t generation);
 
 
-/** The copies announced by one @ref muct_xgmi_peer_enter are over. */
+/** End the announcement of one @ref muct_xgmi_peer_enter, when its copies are over. */
 void muct_xgmi_peer_leave(muct_xgmi_peer_t *peer, uint32_t slot);
 
 #endif

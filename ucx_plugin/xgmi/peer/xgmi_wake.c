@@ -70,7 +70,7 @@ void muct_xgmi_wake_signal(muct_xgmi_wake_t *wake)
     uint64_t one = 1;
 
     if (write(wake->event_fd, &one, sizeof(one)) != (ssize_t)sizeof(one)) {
-        muct_debug("write(eventfd) failed: %m"); /* full: it is readable anyway */
+        muct_debug("write(eventfd) failed: %m"); /* a full counter is readable anyway */
     }
 }
 
@@ -112,8 +112,8 @@ bool muct_xgmi_wake_drain(muct_xgmi_wake_t *wake, uint64_t now_ns)
         wake->timer_at_ns = 0;
     }
 
-    /* always: a flag beside the eventfd would be set before or after it, and a thread
-     * that is woken in between would find the eventfd readable until then */
+    /* read each time: with a flag beside the eventfd, a thread woken between the two
+     * updates would find the eventfd readable without a signal */
     return read(wake->event_fd, &count, sizeof(count)) == (ssize_t)sizeof(count);
 }
 

@@ -8,9 +8,9 @@
  * Wakes the thread that sleeps on an interface's event descriptor: at once, after a
  * time, or when the GPU runtime calls back.
  *
- * The owner puts both descriptors into its set and drains them before it sleeps. A time
- * costs a system call only where none that is soon enough is running; a callback costs
- * the stream a stop, so short copies are waited for by time.
+ * The owner puts both descriptors into its set and drains them before it sleeps.
+ * Setting a time costs a system call only if no earlier one is set. A callback stops
+ * the stream, so the end of short copies is awaited by time.
  *
  * Threads. @ref muct_xgmi_wake_signal and the callback: any, at any time. The others:
  * one at a time.
@@ -27,8 +27,8 @@
 /** Freed with its last reference, as a callback may run after the interface's end. */
 typedef struct muct_xgmi_wake {
     int event_fd;  /**< Readable: signalled */
-    int timer_fd;  /**< Readable: the time is over */
-    unsigned refs; /**< The interface's, and one a callback */
+    int timer_fd;  /**< Readable: the time has expired */
+    unsigned refs; /**< One of the interface, and one per callback */
     bool is_armed; /**< A thread may sleep; to be signalled once */
     bool is_aside; /**< A thread sleeps to let others post; signal it once when an
                       operation waits for progress */
@@ -56,7 +56,7 @@ uint64_t muct_xgmi_wake_now_ns(void);
 void muct_xgmi_wake_signal(muct_xgmi_wake_t *wake);
 
 
-/** Work for progress has come: wake the thread if it sleeps and was not woken yet. */
+/** Wake the thread for new work of progress, if it sleeps and was not woken yet. */
 static inline void muct_xgmi_wake_if_armed(muct_xgmi_wake_t *wake)
 {
     if (wake->is_armed) {
@@ -66,8 +66,8 @@ static inline void muct_xgmi_wake_if_armed(muct_xgmi_wake_t *wake)
 }
 
 
-/** An operation waits for progress: wake the thread, also from a sleep that lets others
- * post. */
+/** Wake the thread for an operation that waits for progress, also from a sleep that
+ * lets others post. */
 static inline void muct_xgmi_wake_hurry(muct_xgmi_wake_t *wake)
 {
     if (wake->is_armed || wake->is_aside) {
@@ -79,7 +79,7 @@ static inline void muct_xgmi_wake_hurry(muct_xgmi_wake_t *wake)
 
 
 /**
- * Wake the sleeper after @a delay_ns, or earlier.
+ * Wake the sleeping thread after @a delay_ns, or earlier.
  *
  * @return UCS_OK, or UCS_ERR_IO_ERROR: nothing will wake it.
  */
@@ -87,7 +87,7 @@ ucs_status_t muct_xgmi_wake_in(muct_xgmi_wake_t *wake, uint64_t now_ns,
                                uint64_t delay_ns);
 
 
-/** Sleep until it is signalled, or so much time is over. */
+/** Sleep until a signal, or for at most the given time. */
 void muct_xgmi_wake_sleep(muct_xgmi_wake_t *wake, uint64_t ns);
 
 
@@ -99,7 +99,7 @@ bool muct_xgmi_wake_drain(muct_xgmi_wake_t *wake, uint64_t now_ns);
  * Signal the wakeup when the work now in a stream has completed. The stream stalls
  * during the callback.
  *
- * @return What hipStreamAddCallback() returned.
+ * @return Result of hipStreamAddCallback().
  */
 int muct_xgmi_wake_after(muct_xgmi_wake_t *wake, const muct_gpu_t *gpu,
                          muct_hip_stream_t stream);
