@@ -14,8 +14,8 @@
  * nothing; contrib/check_symbols.sh reports it.
  */
 
-/* The compiler's own word, where it has one for what is not declared yet: assembly is
- * not with the rest when the linker optimizes (-flto). */
+/* Use the compiler's pragma for undeclared symbols where it has one: with link-time
+ * optimization (-flto) assembly is compiled apart from the rest. */
 #ifdef __clang__
 #define MUCT_UCX_SYMBOL(_name) __asm__(".weak " #_name)
 #else

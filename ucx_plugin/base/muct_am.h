@@ -28,7 +28,7 @@ static inline void muct_am_trace(const uct_base_iface_t *iface,
 }
 
 
-/** Largest alignment of received messages that an interface takes. */
+/** Largest alignment of received messages that an interface supports. */
 #define MUCT_AM_MAX_ALIGN 65536u
 
 /**
@@ -36,8 +36,9 @@ static inline void muct_am_trace(const uct_base_iface_t *iface,
  *
  * @param [out] align_p  The alignment; 1 if none is requested.
  *
- * @return UCS_ERR_INVALID_PARAM  It is no power of two up to MUCT_AM_MAX_ALIGN, or an
- *                                offset is given without it.
+ * @return UCS_ERR_INVALID_PARAM The alignment is not a power of two up to
+ *                                MUCT_AM_MAX_ALIGN, or an offset is given without an
+ *                                alignment.
  */
 ucs_status_t muct_am_check_alignment(const uct_iface_params_t *params, size_t *align_p);
 

@@ -205,7 +205,8 @@ static void muct_gpu_log(const muct_gpu_t *gpu)
                gpu->version, driver, gpu->num_devices);
 }
 
-/* An error where the application named the runtime; the report has it in any case. */
+/* Log an error if UCX_MORI_HIP_LIB named the runtime; the report contains the text in
+ * any case. */
 static void muct_gpu_refuse(ucs_log_level_t level, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
@@ -318,7 +319,8 @@ ucs_status_t muct_gpu_query(const muct_gpu_t *gpu, const void *ptr,
     size_t length;
     void *base;
 
-    /* Unknown memory: an error up to ROCm 5, another type from 6 on. */
+    /* Whether a result means unknown memory: an error up to ROCm 5, another type from 6
+     * on. */
     if (muct_gpu_forget(gpu, gpu->pointer_get_attributes(&attr, ptr)) !=
         MUCT_HIP_SUCCESS) {
         return UCS_ERR_NO_ELEM;
@@ -373,7 +375,7 @@ muct_gpu_place_t muct_gpu_place(const muct_gpu_t *gpu, const void *ptr, int *dev
         return MUCT_GPU_PLACE_DEVICE;
     }
 
-    /* from ROCm 6 on the runtime has an answer for memory it does not know, too */
+    /* from ROCm 6 on the call succeeds for unknown memory as well */
     return (attr.device_pointer != NULL) ? MUCT_GPU_PLACE_PINNED : MUCT_GPU_PLACE_HOST;
 }
 
@@ -440,7 +442,8 @@ int muct_gpu_copy(const muct_gpu_t *gpu, void *dst, const void *src, size_t leng
         part = muct_gpu_room(gpu, (char *)dst + done, length - done);
         part = muct_gpu_room(gpu, (const char *)src + done, part);
         if (part == length) {
-            return ret; /* one allocation at each end: another reason */
+            return ret; /* one allocation holds both ends: the call failed for another
+                         * reason */
         }
         (void)muct_gpu_forget(gpu, ret);
         ret = gpu->memcpy_async((char *)dst + done, (const char *)src + done, part,
@@ -474,7 +477,7 @@ ucs_status_t muct_gpu_export_dmabuf(const muct_gpu_t *gpu, const void *ptr,
     uint64_t offset;
     int fd, ret;
 
-    /* it says where in the dma-buf the address is: true of parts of a pool, too */
+    /* this call returns the offset in the dma-buf, also for parts of a pool */
     if ((gpu->hsa_export_dmabuf != NULL) &&
         (gpu->hsa_export_dmabuf(ptr, length, &fd, &offset) == 0)) {
         *fd_p = fd;

@@ -12,18 +12,17 @@
  * between the runtime's versions.
  *
  * Identity. One table per process. The runtime that the application already mapped is
- * used, because a second copy of it would know none of the application's pointers.
- * After that libamdhip64.so.7, .6 and .5 are tried. UCX_MORI_HIP_LIB overrides the
- * library.
+ * used, because a second copy would not recognize the application's pointers. Otherwise
+ * libamdhip64.so.7, .6 and .5 are tried. UCX_MORI_HIP_LIB overrides the library.
  *
  * Threads. Every function may be called from any thread. The current device of the
  * calling thread is left as it was found.
  *
  * Errors. The runtime keeps the last error of each thread, from ROCm 7.0 on until it is
  * read, and applications read it after each of their kernel launches. They must not
- * find an error of ours there. If a function of the table fails, the caller therefore
- * calls @ref muct_gpu_error_name, or @ref muct_gpu_forget where the error is not
- * logged.
+ * find an error of this module there. If a function of the table fails, the caller
+ * therefore calls @ref muct_gpu_error_name, or @ref muct_gpu_forget where the error is
+ * not logged.
  */
 
 #include <ucs/config/parser.h>
@@ -35,7 +34,7 @@
 #include <stdint.h>
 
 
-/** hipError_t values the project looks at; the same in all versions */
+/** hipError_t values that this module handles; the same in all versions */
 enum {
     MUCT_HIP_SUCCESS = 0,
     MUCT_HIP_INVALID_VALUE = 1,
@@ -251,7 +250,7 @@ ucs_status_t muct_gpu_bind(const char *path, muct_gpu_t *gpu);
  * @param [out] info  Filled only on UCS_OK.
  *
  * @return UCS_OK             It is memory of a device (or managed).
- * @return UCS_ERR_NO_ELEM    The runtime does not know it as device memory.
+ * @return UCS_ERR_NO_ELEM The memory is not device memory of the runtime.
  */
 ucs_status_t muct_gpu_query(const muct_gpu_t *gpu, const void *ptr,
                             muct_gpu_mem_info_t *info);
@@ -275,7 +274,7 @@ ucs_status_t muct_gpu_query_range(const muct_gpu_t *gpu, const void *ptr, size_t
  * Whether this is virtually mapped memory, which has no IPC handle: that of
  * hipMemMap(), and from ROCm 7 on that of hipMallocAsync().
  *
- * hipMemRetainAllocationHandle() would answer it, but must not be called: it reads
+ * hipMemRetainAllocationHandle() would detect it, but must not be called: it reads
  * through NULL for hipMalloc() memory from ROCm 6.2 to 7.2 (rocm-systems 5807), and
  * takes no reference before 2026 (rocm-systems 2696).
  *
@@ -294,8 +293,8 @@ int muct_gpu_copy(const muct_gpu_t *gpu, void *dst, const void *src, size_t leng
 
 
 /**
- * Number of an allocation, which no other one had before it in this process. An address
- * and size are used again when memory is freed and allocated.
+ * Number of an allocation, unique in this process for ever. An address and size are
+ * used again when memory is freed and allocated.
  *
  * @return The number, or 0 where the runtime has none.
  */
@@ -338,9 +337,10 @@ ucs_status_t muct_gpu_export_dmabuf(const muct_gpu_t *gpu, const void *ptr,
  *
  * @param [in]  gpu     Runtime.
  * @param [in]  device  Ordinal.
- * @param [out] prev_p  What was current, for @ref muct_gpu_pop_device. Always set.
+ * @param [out] prev_p The former current device, for @ref muct_gpu_pop_device. Always
+ * set.
  *
- * @return UCS_OK, or UCS_ERR_NO_DEVICE; then nothing is to be popped.
+ * @return UCS_OK, or UCS_ERR_NO_DEVICE: do not call @ref muct_gpu_pop_device then.
  */
 ucs_status_t muct_gpu_push_device(const muct_gpu_t *gpu, int device, int *prev_p);
 
@@ -374,7 +374,7 @@ static inline bool muct_gpu_is_not_ready(int error)
 
 
 /**
- * Let the runtime forget the error that a call has just returned to this thread.
+ * Clear the runtime's last error, which a call has just returned to this thread.
  *
  * @return @a error, which may be success; then nothing is done.
  */
@@ -390,7 +390,7 @@ static inline int muct_gpu_forget(const muct_gpu_t *gpu, int error)
 
 
 /**
- * Close memory that hipIpcOpenMemHandle() mapped, beside calls of other threads.
+ * Close memory that hipIpcOpenMemHandle() mapped, safely beside calls of other threads.
  *
  * Up to ROCm 6 hipIpcCloseMemHandle() unmaps the address before its entry leaves the
  * runtime's table (clr, Device::IpcDetach): a lookup of another thread then reads a
@@ -402,7 +402,7 @@ static inline int muct_gpu_forget(const muct_gpu_t *gpu, int error)
 int muct_gpu_ipc_close(const muct_gpu_t *gpu, void *mapped);
 
 
-/** Name of a hipError_t, for messages, never NULL; the runtime forgets it. */
+/** Name of a hipError_t, for messages, never NULL; clears the runtime's last error. */
 const char *muct_gpu_error_name(const muct_gpu_t *gpu, int error);
 
 

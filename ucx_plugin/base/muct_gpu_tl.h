@@ -21,7 +21,7 @@ ucs_status_t muct_gpu_tl_query_md_resources(uct_component_t *component,
                                             unsigned *num_resources_p);
 
 
-/** Fill in the attributes of memory that the runtime knows, except for a dma-buf of it.
+/** Fill in the attributes of the runtime's memory, except for its dma-buf.
  */
 void muct_gpu_tl_fill_mem_attr(const muct_gpu_t *gpu, const muct_gpu_mem_info_t *info,
                                uct_md_mem_attr_v2_t *attr);
@@ -47,7 +47,8 @@ ucs_status_t muct_gpu_tl_alloc(const muct_gpu_t *gpu, ucs_memory_type_t mem_type
                                const char *name, void **address_p);
 
 
-/** @return UCS_OK, or UCS_ERR_IO_ERROR: the runtime refused; a message says why. */
+/** @return UCS_OK, or UCS_ERR_IO_ERROR: the runtime refused; the reason is in the
+ * log. */
 ucs_status_t muct_gpu_tl_free(const muct_gpu_t *gpu, void *address);
 
 

@@ -76,7 +76,7 @@ static void muct_links_add(muct_links_t *links, const muct_links_properties_t *l
     if ((link->type != MUCT_LINKS_XGMI) || (link->node_from >= MUCT_LINKS_MAX_NODES) ||
         (link->node_to >= MUCT_LINKS_MAX_NODES) || (bdfs[link->node_from] == 0) ||
         (bdfs[link->node_to] == 0) || (bdfs[link->node_from] == bdfs[link->node_to])) {
-        return; /* also between partitions of one GPU */
+        return; /* the driver lists links between partitions of one GPU as well */
     }
 
     grown = realloc(links->links, (links->count + 1) * sizeof(*grown));

@@ -5,15 +5,15 @@
 
 /**
  * @file
- * Links between pairs of GPUs of this host, from AMD's driver in sysfs: those of GPUs
- * that the process does not see, too. Threads: one reads, then any.
+ * Links between pairs of GPUs of this host, from AMD's driver in sysfs, including GPUs
+ * that the process does not see. Threads: one reads, then any.
  */
 
 #include <stddef.h>
 #include <stdint.h>
 
 
-/** A way from one GPU to another one. */
+/** A link from one GPU to another one. */
 typedef struct muct_link {
     uint32_t from; /**< PCI addresses, domain << 16 | bus << 8 | device << 3 */
     uint32_t to;
@@ -31,18 +31,18 @@ typedef struct muct_links {
  * Read the xGMI links of this host.
  *
  * @param [in]  dir    The driver's folder, /sys/class/kfd/kfd/topology.
- * @param [out] links  None where there is no such driver, no such link, or no memory.
+ * @param [out] links Empty where there is no such driver, no such link, or no memory.
  */
 void muct_links_read(const char *dir, muct_links_t *links);
 
 
 /**
- * How fast the link of a pair of GPUs is.
+ * Bandwidth of the link of a pair of GPUs.
  *
- * @param [in] from, to  PCI addresses as the runtime writes them, "0000:0c:00.0", of
- * any partition; NULL: any GPU, of whose links the slowest counts.
+ * @param [in] from, to PCI addresses as the runtime writes them, "0000:0c:00.0", of any
+ * partition; NULL: the slowest link of all GPUs counts.
  *
- * @return Bytes per second, or 0: nothing is known of such a link.
+ * @return Bytes per second, or 0: the link is unknown.
  */
 double muct_links_bandwidth(const muct_links_t *links, const char *from,
                             const char *to);

@@ -8,10 +8,9 @@
  * Locks of the process in forked children, and the lock of a worker.
  *
  * The lock of a worker that several threads use. UCP takes it around every call of a
- * transport, so a thread that has nothing to do is in the way of those that have. What
- * is to leave it for a while can do so where UCP keeps nothing across the call: in
- * arming that ends in UCS_ERR_BUSY, behind which ucp_worker_arm() looks at nothing and
- * returns.
+ * transport, so an idle thread blocks busy ones. A transport can release it for a while
+ * where UCP keeps no state across the call: in an arming call that returns
+ * UCS_ERR_BUSY, after which ucp_worker_arm() returns at once.
  *
  * Threads. Any.
  */
@@ -28,8 +27,8 @@
     static void (*const _function##_entry)(void)                                       \
         __attribute__((used, section("muct_in_child"))) = _function;
 
-/** Free a lock in forked children: the thread that held it at the fork is not there.
- * What the lock guards must be of use at every step of a change. */
+/** Unlock a lock in forked children, which lack the thread that held it at the fork.
+ * The guarded data must be valid at every step of a change. */
 #define MUCT_FREE_IN_CHILD(_name, _lock)                                               \
     static void _name##_free_in_child(void)                                            \
     {                                                                                  \
@@ -61,7 +60,7 @@ static inline bool muct_lock_leave(ucs_async_context_t *async)
 }
 
 
-/** Enter it again. */
+/** Take the worker's lock again. */
 static inline void muct_lock_enter(ucs_async_context_t *async)
 {
     ucs_recursive_spin_lock(muct_abi_async_lock(async));

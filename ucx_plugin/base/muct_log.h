@@ -14,13 +14,13 @@
  * newline, no guess.
  *
  * The arguments are evaluated whether or not the message is shown, except those of
- * trace. Therefore an error's name in a message also makes the GPU runtime forget the
+ * trace. Therefore an error's name in a message also clears the GPU runtime's last
  * error.
  */
 
 #include <ucs/debug/log_def.h>
 
-/** A message that UCX's settings may hide; the macros below say where it is from. */
+/** Log a message that UCX's settings may hide; the macros below add its origin. */
 void muct_log(ucs_log_level_t level, const char *file, unsigned line,
               const char *function, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
@@ -36,13 +36,14 @@ void muct_log(ucs_log_level_t level, const char *file, unsigned line,
 #define muct_trace(_fmt, ...) ucs_trace_req(_fmt, ##__VA_ARGS__)
 #define muct_trace_data(_fmt, ...) ucs_trace_data(_fmt, ##__VA_ARGS__)
 
-/** Line of a put or get; costs a look at the level where that is lower. */
+/** Log a put or get; costs one check where the level is lower. */
 #define muct_trace_op(_what, _length, _remote)                                         \
     muct_trace_data("%s %zu to or from 0x%llx", _what, (size_t)(_length),              \
                     (unsigned long long)(_remote))
 
-/** Parts of the report: one line a process at level INFO, printed when each part is
- *  known, with what this machine has for the transports, or why one is not used. */
+/** Parts of the report: one line per process at level INFO, printed when each part is
+ *  set, with this machine's resources for the transports or the reason why one is not
+ *  used. */
 typedef enum muct_report_part {
     MUCT_REPORT_GPU,
     MUCT_REPORT_RDMA,

@@ -5,11 +5,12 @@
 
 /**
  * @file
- * Operations our transports do not have, typed, so that the tables need no casts.
+ * Typed stubs of operations that our transports do not support, so that the tables need
+ * no casts.
  *
- * Each of them changes nothing and returns UCS_ERR_UNSUPPORTED (as a pointer or a
- * byte count where the operation returns one). A table entry is never NULL: UCX
- * calls without looking.
+ * Each of them changes nothing and returns UCS_ERR_UNSUPPORTED (as a pointer or a byte
+ * count where the operation returns one). A table entry is never NULL: UCX calls it
+ * without a check.
  */
 
 #include "base/muct_uct_abi.h"

@@ -5,11 +5,11 @@
 
 /**
  * @file
- * Places of GPUs, in UCX's words.
+ * Locations of GPUs as UCX's system devices.
  *
- * UCX chooses the NIC next to a GPU when it knows the system device of GPU memory: the
- * one with the GPU's PCI address. Partitions of a GPU share the system device of
- * function 0, as sysfs has no others. Threads: any.
+ * UCX chooses the NIC next to a GPU if GPU memory has a system device, the one with the
+ * GPU's PCI address. Partitions of a GPU share the system device of function 0, as
+ * sysfs has no others. Threads: any.
  */
 
 #include "base/muct_gpu.h"
@@ -26,8 +26,8 @@ ucs_sys_device_t muct_topo_sys_dev(const muct_gpu_t *gpu, int device);
 
 
 /**
- * The GPU on which UCX asks for memory: the first one that is this system device; for
- * UCS_SYS_DEVICE_ID_UNKNOWN the thread's current one. -1: none is.
+ * The GPU on which UCX requests memory: the first one with this system device; for
+ * UCS_SYS_DEVICE_ID_UNKNOWN the thread's current one. -1: there is none.
  */
 int muct_topo_device(const muct_gpu_t *gpu, ucs_sys_device_t sys_dev);
 

@@ -5,7 +5,7 @@
 
 /**
  * @file
- * Constants that no user can choose without reading the code, so they are not options.
+ * Constants whose choice needs knowledge of the code, so they are not options.
  * perf/README.md has the measurements. A test that needs another value sets the member
  * of the interface or of the queue's configuration that the constant initializes.
  */
@@ -44,8 +44,8 @@
 /* ---- mori_rdma ---- */
 
 /** Receives of a new endpoint, which gets twice as many whenever as many messages have
- * arrived. An endpoint that carries puts and gets alone stays at these, so they decide
- * the memory of a large job: 356 MB for 1000 peers by eight NICs. */
+ * arrived. An endpoint that carries puts and gets alone keeps this number, which
+ * determines the memory of a large job: 356 MB for 1000 peers by eight NICs. */
 #define MUCT_RDMA_RX_FIRST 4
 
 /** Work requests of one doorbell when POST_BATCH is auto. An entry of a list takes 356

@@ -22,7 +22,7 @@ typedef struct muct_ucx_rocm_config {
     char *tls;
 } muct_ucx_rocm_config_t;
 
-/* UCP's option, as far as it is needed here. */
+/* The part of UCP's options that is needed here. */
 static ucs_config_field_t muct_ucx_rocm_config_table[] = {
     {"TLS", "all", "", ucs_offsetof(muct_ucx_rocm_config_t, tls),
      UCS_CONFIG_TYPE_STRING},
@@ -169,7 +169,7 @@ static bool muct_ucx_is_used(bool (*is_allowed_by)(const char *tls))
 
     if (ucs_config_parser_fill_opts(&config, &muct_ucx_rocm_config_entry,
                                     UCS_DEFAULT_ENV_PREFIX, 0) != UCS_OK) {
-        return true; /* UCP will say what is wrong with the list */
+        return true; /* UCP reports the error in the list */
     }
 
     is_allowed = is_allowed_by(config.tls);
@@ -187,8 +187,8 @@ bool muct_ucx_moves_host(void)
     return muct_ucx_is_used(muct_ucx_movers_are_allowed);
 }
 
-/* Whether UCX sees allocations of the runtime: the runtime is built on ROCr, and
- * UCX's hooks are installed in it. */
+/* Whether UCX sees allocations of the runtime, which requires a runtime on ROCr with
+ * UCX's hooks. */
 static bool muct_ucx_rocm_feeds_cache(const muct_gpu_t *gpu)
 {
     char path[1024];

@@ -27,7 +27,7 @@ bool muct_ucx_rocm_is_there(void);
 
 
 /**
- * Does a list of transports, as UCX_TLS has it, allow UCX's own rocm_copy?
+ * Whether a list of transports in UCX_TLS's format allows UCX's own rocm_copy.
  *
  * @param [in] tls  As "all", "rocm,tcp" or "^rocm_copy".
  */
@@ -35,22 +35,23 @@ bool muct_ucx_rocm_is_allowed(const char *tls);
 
 
 /**
- * Is UCX's own rocm_copy used in this process: is it there, and do UCX_TLS or UCX's
- * configuration file allow it? What an application sets by itself is not seen.
+ * Whether this process uses UCX's own rocm_copy: it exists, and UCX_TLS or UCX's
+ * configuration file allows it. Settings that an application makes by calls are not
+ * visible.
  */
 bool muct_ucx_rocm_is_used(void);
 
 
 /**
- * Does UCX move host memory by zero-copy in this process, through a NIC or cma, knem or
- * xpmem? What an application sets by itself is not seen.
+ * Whether UCX moves host memory by zero-copy in this process, through a NIC or cma,
+ * knem or xpmem. Settings that an application makes by calls are not visible.
  */
 bool muct_ucx_moves_host(void);
 
 
 /**
- * Have UCX ask memory domains for the type of memory where its own cache of memory
- * types would not know this runtime's allocations: turns the cache off.
+ * Make UCX query memory domains for the type of memory, by turning its cache of memory
+ * types off, where that cache misses this runtime's allocations.
  */
 void muct_ucx_rocm_detect_without_cache(const muct_gpu_t *gpu);
 

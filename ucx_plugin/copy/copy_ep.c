@@ -61,8 +61,8 @@ static ucs_status_t muct_copy_job_run(const muct_copy_job_t *job)
     return UCS_STATUS_IS_ERR(status) ? status : muct_copy_queue_wait(job->queue);
 }
 
-/* Copies now. UCP ends the process when a short copy fails, so what a queue lacks is no
- * reason to refuse one: only a refused copy is. */
+/* Copies now. UCP ends the process when a short copy fails, so it fails only if the
+ * runtime refuses the copy, not if a queue lacks resources. */
 static ucs_status_t muct_copy_ep_copy(uct_ep_h tl_ep, void *dst, const void *src,
                                       size_t length)
 {
@@ -153,11 +153,11 @@ ucs_status_t muct_copy_ep_get_bcopy(uct_ep_h ep, uct_unpack_callback_t unpack_cb
                                     void *arg, size_t length, uint64_t remote_addr,
                                     uct_rkey_t rkey, uct_completion_t *comp)
 {
-    char *buffer = malloc(length + 1); /* an address for no bytes, too */
+    char *buffer = malloc(length + 1); /* an address is needed for no bytes as well */
     ucs_status_t status;
 
     (void)rkey;
-    (void)comp; /* it is over on return */
+    (void)comp; /* the copy is over on return */
     if (buffer == NULL) {
         muct_error("failed to allocate %zu bytes for a buffered get", length);
         return UCS_ERR_NO_MEMORY;

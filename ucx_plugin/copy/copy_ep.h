@@ -13,7 +13,7 @@
  * Short and buffered operations are over when they return. UCP ends the process when a
  * short one fails, so they fail only when the GPU runtime refuses a copy, which is
  * logged. Zero-copy operations end in progress. No operation ever returns
- * UCS_ERR_NO_RESOURCE: UCP would take it for a failed copy.
+ * UCS_ERR_NO_RESOURCE: UCP would treat it as a failed copy.
  */
 
 #include "copy/copy_iface.h"
@@ -48,7 +48,7 @@ ucs_status_t muct_copy_ep_flush(uct_ep_h ep, unsigned flags, uct_completion_t *c
 ucs_status_t muct_copy_ep_fence(uct_ep_h ep, unsigned flags);
 ucs_status_t muct_copy_ep_check(uct_ep_h ep, unsigned flags, uct_completion_t *comp);
 
-/** @return UCS_ERR_BUSY always: nothing has to wait. */
+/** @return UCS_ERR_BUSY always: no operation has to wait. */
 ucs_status_t muct_copy_ep_pending_add(uct_ep_h ep, uct_pending_req_t *req,
                                       unsigned flags);
 void muct_copy_ep_pending_purge(uct_ep_h ep, uct_pending_purge_callback_t cb,

@@ -94,7 +94,7 @@ ucs_status_t muct_copy_iface_start_flush(muct_copy_iface_t *iface,
         return muct_copy_iface_wait(iface);
     }
 
-    /* one count is ours until all queues were checked */
+    /* this function holds one count until all queues were checked */
     flush->super.func = muct_copy_flush_done;
     flush->super.count = 1;
     flush->super.status = UCS_OK;

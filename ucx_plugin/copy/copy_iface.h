@@ -45,7 +45,7 @@ ucs_status_t muct_copy_iface_add_queue(muct_copy_iface_t *iface, int device,
 
 
 /**
- * The queue of a device, made with its first use.
+ * Get the queue of a device, which is made with its first use.
  *
  * @return UCS_OK, or an error of @ref muct_copy_queue_create.
  */
@@ -76,7 +76,7 @@ ucs_status_t muct_copy_iface_wait(muct_copy_iface_t *iface);
 
 
 /**
- * Have @a comp, which may be NULL, called when all copies are over.
+ * Register @a comp, which may be NULL, to be called when all copies are over.
  *
  * @return UCS_OK             No copy runs; @a comp is not called.
  * @return UCS_INPROGRESS     Copies run.

@@ -121,7 +121,7 @@ static ucs_status_t muct_copy_md_mem_dereg(uct_md_h md,
     return UCS_OK;
 }
 
-/* The handle of allocated memory is its address: no copy asks for more. */
+/* The handle of allocated memory is its address: copies need no more. */
 static ucs_status_t muct_copy_md_mem_alloc(uct_md_h md, size_t *length_p,
                                            void **address_p, ucs_memory_type_t mem_type,
                                            ucs_sys_device_t sys_dev, unsigned flags,

@@ -12,8 +12,8 @@
  * memory, where no other component does.
  *
  * Registration is of host memory alone, and costs nothing by itself: memory is pinned
- * when it is first the end of an asynchronous copy, as UCX's staging buffers are. An
- * application's memory that is only mapped stays as it is.
+ * when it is first the end of an asynchronous copy, as UCX's staging buffers are.
+ * Memory that an application only maps is not pinned.
  *
  * Where UCX has a rocm_copy of its own and uses it, the domain accesses nothing, so
  * that UCP does not choose it.
@@ -38,7 +38,7 @@ typedef struct muct_copy_md {
     bool is_pinning;
 } muct_copy_md_t;
 
-/** The component, with room for what point releases append. */
+/** The component, with room for members that point releases append. */
 typedef MUCT_ABI_PADDED(uct_component_t) muct_copy_component_t;
 
 extern muct_copy_component_t muct_copy_component;

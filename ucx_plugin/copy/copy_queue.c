@@ -5,7 +5,7 @@
  * mark. The event releases the bytes to the whole system; the number alone does not
  * (rocm-systems 2304), since a short copy is a kernel that releases to its own device.
  * The event is never queried, because that may break graph captures. The number is read
- * with acquire. Numbers wrap around; fewer than 2^31 are under way.
+ * with acquire. Numbers wrap around; fewer than 2^31 are in flight.
  *
  * A waiting thread polls the mark. Once in a while it queries in the relaxed capture
  * mode whether the stream has failed, because a lost device writes no mark.
@@ -24,7 +24,7 @@
 
 /* The mark uses a page of its own. */
 #define MUCT_COPY_MARK_SIZE 4096
-/* Looks at the mark between two of the clock. */
+/* Polls of the mark between two reads of the clock. */
 #define MUCT_COPY_LOOKS 1024
 /* Seconds without a completion after which the runtime is queried. */
 #define MUCT_COPY_PATIENCE 1
@@ -68,7 +68,8 @@ static ucs_status_t muct_copy_queue_check(const muct_copy_queue_t *queue)
     return UCS_ERR_IO_ERROR;
 }
 
-/* Query the runtime once a second of waiting; called at every MUCT_COPY_LOOKS-th look.
+/* Query the runtime once per second of waiting; called at every MUCT_COPY_LOOKS-th
+ * poll.
  */
 static ucs_status_t muct_copy_queue_doubt(muct_copy_queue_t *queue)
 {
@@ -111,7 +112,7 @@ ucs_status_t muct_copy_queue_wait(muct_copy_queue_t *queue)
     return muct_copy_queue_wait_mark(queue, queue->last_mark);
 }
 
-/* The stream accepts no event or mark: wait for it, and set the mark in its place. */
+/* Wait for a stream that accepts no event or mark, and set the mark for it. */
 static ucs_status_t muct_copy_queue_drain(muct_copy_queue_t *queue)
 {
     int mode = muct_gpu_relax(queue->gpu);
@@ -128,7 +129,7 @@ static ucs_status_t muct_copy_queue_drain(muct_copy_queue_t *queue)
     return UCS_OK;
 }
 
-/* Queues a copy and its mark, which is the queue's last then. */
+/* Queues a copy and its mark, which becomes the queue's last one. */
 static ucs_status_t muct_copy_queue_submit(muct_copy_queue_t *queue, void *dst,
                                            const void *src, size_t length)
 {

@@ -38,7 +38,7 @@ typedef struct muct_copy_queue {
     muct_copy_op_t *head; /**< Copies with a waiting caller, oldest first */
     muct_copy_op_t **tail;
     muct_copy_op_t *free_ops;
-    unsigned num_looks;    /**< Polls of the mark in vain */
+    unsigned num_looks;    /**< Polls of the mark without a change */
     uint32_t doubted_mark; /**< Newest copy at the start of the present delay */
     long doubted_at;       /**< Time of the last runtime query, in s */
 } muct_copy_queue_t;
@@ -78,16 +78,16 @@ ucs_status_t muct_copy_queue_start(muct_copy_queue_t *queue, void *dst, const vo
 
 
 /**
- * Have @a comp called when all that was started so far is over.
+ * Register @a comp to be called when all copies started so far are over.
  *
- * @return UCS_INPROGRESS, or UCS_OK: it is over already, or was waited for because no
- *         memory was left; then @a comp is not called.
+ * @return UCS_INPROGRESS, or UCS_OK: they are over, after a wait if memory was short;
+ *         then @a comp is not called.
  * @return UCS_ERR_IO_ERROR  The device failed.
  */
 ucs_status_t muct_copy_queue_notify(muct_copy_queue_t *queue, uct_completion_t *comp);
 
 
-/** Wait for all that was started. @return UCS_OK, or UCS_ERR_IO_ERROR. */
+/** Wait for all started copies. @return UCS_OK, or UCS_ERR_IO_ERROR. */
 ucs_status_t muct_copy_queue_wait(muct_copy_queue_t *queue);
 
 
@@ -102,8 +102,8 @@ ucs_status_t muct_copy_queue_move_out(muct_copy_queue_t *queue, void *dst,
 
 
 /**
- * Copy where no queue could be made, which is over on return: the default stream of the
- * current device takes it, behind what the application has put there.
+ * Copy without a queue, if none could be made: in the default stream of the current
+ * device, after the application's work there. The copy is over on return.
  *
  * @return UCS_OK, or UCS_ERR_IO_ERROR when the runtime refused it; the reason is in the
  *         log.
@@ -121,7 +121,7 @@ unsigned muct_copy_queue_complete(muct_copy_queue_t *queue);
 bool muct_copy_queue_is_idle(const muct_copy_queue_t *queue);
 
 
-/** Call back for copies that are over. @return How many. */
+/** Call the completions of copies that are over. @return Number of copies. */
 static inline unsigned muct_copy_queue_poll(muct_copy_queue_t *queue)
 {
     return (queue->head == NULL) ? 0 : muct_copy_queue_complete(queue);

@@ -118,7 +118,7 @@ static ucs_status_t muct_copy_iface_event_arm(uct_iface_h tl_iface, unsigned eve
     }
 
     ret = read(iface->event_fd, &count, sizeof(count));
-    (void)ret; /* nothing was there to read */
+    (void)ret; /* the descriptor had nothing to read */
     iface->is_armed = true;
     return UCS_OK;
 }
@@ -232,7 +232,7 @@ static int muct_copy_iface_is_reachable_v2(
         return 0;
     }
 
-    return 1; /* in whatever scope */
+    return 1; /* for every scope */
 }
 
 
@@ -262,7 +262,8 @@ static uct_iface_ops_t muct_copy_iface_ops = {
     .ep_get_short = muct_copy_ep_get_short,
     .ep_get_bcopy = muct_copy_ep_get_bcopy,
     .ep_get_zcopy = muct_copy_ep_get_zcopy,
-    .ep_am_short = muct_stub_ep_am_short, /* it copies, and carries no messages */
+    .ep_am_short = muct_stub_ep_am_short, /* the interface copies and carries no
+                                           * messages */
     .ep_am_short_iov = muct_stub_ep_am_short_iov,
     .ep_am_bcopy = muct_stub_ep_am_bcopy,
     .ep_am_zcopy = muct_stub_ep_am_zcopy,

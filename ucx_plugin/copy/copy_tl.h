@@ -5,7 +5,7 @@
 
 /**
  * @file
- * mori_copy as the module registers it: options, interface and operation tables.
+ * Registration of mori_copy: options, interface and operation tables.
  */
 
 #include "base/muct_transport.h"

@@ -25,7 +25,7 @@ static const void *muct_loader_image_pointer(const muct_loader_image_t *image,
 {
     uintptr_t value = entry->d_un.d_ptr;
 
-    /* glibc has added the base already, others have not */
+    /* glibc has added the base already, other libraries have not */
     return (const void *)((value < image->base) ? value + image->base : value);
 }
 

@@ -41,7 +41,7 @@ typedef struct muct_loader_ref {
 } muct_loader_ref_t;
 
 
-/** Look at a loaded library. */
+/** Read the dynamic section of a loaded library. */
 void muct_loader_image_open(const struct link_map *map, muct_loader_image_t *image);
 
 /** @return Number of references, without most of those that name no symbol. */

@@ -9,7 +9,7 @@
  * itself when it could not bind to a UCX, because that logger is then not available.
  */
 
-/** Warn; UCX_LOG_LEVEL=error or fatal silences it, as it does UCX's. */
+/** Log a warning; UCX_LOG_LEVEL=error or fatal silences it, like UCX's warnings. */
 void muct_loader_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

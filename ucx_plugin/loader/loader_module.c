@@ -11,8 +11,8 @@
  * holds the addresses of one UCX. If two have one minor version, the second gets a copy
  * of the core's file, in memory.
  *
- * When no core can serve, UCX works as without us, and one line says why. The module
- * stays in memory (-z nodelete), as UCX keeps pointers into the core for ever.
+ * If no core fits, UCX works as without this module, and one line gives the reason. The
+ * module stays in memory (-z nodelete), as UCX keeps pointers into the core for ever.
  */
 
 #include "config.h"
@@ -46,7 +46,7 @@ static struct {
 } muct_loader_served[MUCT_LOADER_MAX_UCX];
 static unsigned muct_loader_num_served;
 
-/* Another thread may have held the lock, which has no thread in a child */
+/* Another thread may have held the lock at the fork, and does not exist in the child */
 static void muct_loader_forked(void)
 {
     (void)pthread_mutex_init(&muct_loader_lock, NULL);
@@ -239,7 +239,7 @@ static bool muct_loader_was_served(const muct_loader_ucx_t *ucx)
     return false;
 }
 
-/* The libucs that calls was served: is it another library's call that came through it?
+/* Warn if the call of a libucs that was served comes from another library through it.
  */
 static void muct_loader_warn_stray(const muct_loader_ucx_t *ucx)
 {

@@ -80,7 +80,7 @@ static const void *muct_loader_map_sees(const struct link_map *map, const char *
     return muct_loader_image_sees(&image, name);
 }
 
-/* Address of a symbol as a library sees it, or as the library that defines it does when
+/* Address of a symbol as a library resolves it, or in the library that defines it when
  * the first one does not refer to it. */
 static const void *muct_loader_sees(void *lib, const char *name)
 {
@@ -99,7 +99,7 @@ static const void *muct_loader_sees(void *lib, const char *name)
     return (seen == NULL) ? found : seen;
 }
 
-/* Does this library define the symbol itself, not by a dependency? */
+/* Whether this library defines the symbol itself, not by a dependency. */
 static bool muct_loader_defines(void *lib, const char *name)
 {
     const void *symbol = dlsym(lib, name);

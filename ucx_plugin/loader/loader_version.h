@@ -5,7 +5,7 @@
 
 /**
  * @file
- * Which core does a UCX need?
+ * The core that a UCX needs.
  */
 
 #include <stdbool.h>

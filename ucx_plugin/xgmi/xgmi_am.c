@@ -179,7 +179,7 @@ ucs_status_t muct_xgmi_ep_am_short(uct_ep_h tl_ep, uint8_t id, uint64_t header,
     }
 
     memcpy(data, &header, sizeof(header));
-    if (length > 0) { /* of nothing there need be no address */
+    if (length > 0) { /* zero bytes need no address */
         memcpy((char *)data + sizeof(header), payload, length);
     }
     muct_xgmi_am_send(ep, id, data, sizeof(header) + length);
@@ -213,7 +213,7 @@ ucs_status_t muct_xgmi_ep_am_short_iov(uct_ep_h tl_ep, uint8_t id, const uct_iov
     return UCS_OK;
 }
 
-/* Pack the message and drop it, as if it was sent to a receiver that ignores it */
+/* Pack the message and drop it, as a receiver that ignores this sender would */
 static ssize_t muct_xgmi_am_forget(uct_pack_callback_t pack, void *arg)
 {
     _Alignas(uint64_t) char data[MUCT_XGMI_RING_MAX_MESSAGE];

@@ -5,17 +5,18 @@
 
 /**
  * @file
- * Active messages of mori_xgmi, through shared memory: what its endpoints send and its
- * interface receives.
+ * Active messages of mori_xgmi, through shared memory: sends of its endpoints and
+ * receives of its interface.
  *
- * A message is there for its receiver when the call that sends it returns. It overtakes
+ * The receiver can read a message when the call that sends it returns. It overtakes
  * copies, as they overtake each other, but not those before a fence.
  *
  * Statuses of sends, beside those of xgmi_ep.h: UCS_ERR_NO_RESOURCE: the receiver has
  * as many messages as fit, or copies before a fence run; add a pending request.
  * UCS_ERR_INVALID_PARAM: no id, or too long. UCS_ERR_UNSUPPORTED: this interface
  * carries no messages, or the peer lives and carries none, and the endpoint lives on; a
- * message that only asks whether it lives (UCT_SEND_FLAG_PEER_CHECK) counts as sent.
+ * message that only checks that the peer lives (UCT_SEND_FLAG_PEER_CHECK) counts as
+ * sent.
  */
 
 #include "xgmi/xgmi_iface.h"
@@ -41,7 +42,7 @@ void muct_xgmi_am_cleanup(muct_xgmi_iface_t *iface);
 void muct_xgmi_am_query(const muct_xgmi_iface_t *iface, uct_iface_attr_t *attr);
 
 
-/** Hand messages to their handlers. @return How many. */
+/** Call the handlers of received messages. @return Number of messages. */
 unsigned muct_xgmi_am_progress(muct_xgmi_iface_t *iface);
 
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* Endpoints but for their puts and gets, which are in xgmi_rma.c and xgmi_sgl.c. */
+/* Endpoints, without their puts and gets, which are in xgmi_rma.c and xgmi_sgl.c. */
 
 #include "xgmi/xgmi_ep.h"
 
@@ -82,7 +82,7 @@ ucs_status_t muct_xgmi_ep_check(uct_ep_h tl_ep, unsigned flags, uct_completion_t
     muct_xgmi_ep_t *ep = ucs_derived_of(tl_ep, muct_xgmi_ep_t);
 
     (void)flags;
-    (void)comp; /* the answer is known now */
+    (void)comp; /* the result is known now */
     (void)muct_xgmi_ep_look(ep);
     return UCS_OK;
 }
@@ -201,7 +201,7 @@ ucs_status_t muct_xgmi_ep_pending_add(uct_ep_h tl_ep, uct_pending_req_t *req,
     (void)flags;
     if (!iface->is_out_of_resources && (ep->pending == NULL) &&
         !muct_xgmi_ep_is_apart(iface, ep)) {
-        return UCS_ERR_BUSY; /* try again: it will work now */
+        return UCS_ERR_BUSY; /* repeat the operation: it has room now */
     }
 
     if ((ep->pending == NULL) && !ep->is_dispatching) {
@@ -235,7 +235,7 @@ void muct_xgmi_ep_pending_purge(uct_ep_h tl_ep, uct_pending_purge_callback_t cb,
     }
 }
 
-/* The endpoint is not in the list of waiting ones while its request runs. */
+/* The endpoint is not in the list of waiting endpoints while its request runs. */
 static ucs_status_t muct_xgmi_ep_dispatch_one(muct_xgmi_iface_t *iface,
                                               muct_xgmi_ep_t *ep)
 {

@@ -24,7 +24,7 @@
 #include <stdbool.h>
 
 
-/** A pending request as it lies in the private area of its user's. */
+/** A pending request, stored in the private area of the user's request. */
 typedef struct muct_xgmi_pending {
     uct_pending_req_t *next;
 } muct_xgmi_pending_t;
@@ -32,12 +32,12 @@ typedef struct muct_xgmi_pending {
 /** An endpoint. */
 typedef struct muct_xgmi_ep {
     uct_base_ep_t super;
-    muct_xgmi_peer_t *peer; /**< NULL: it was dead from the beginning */
+    muct_xgmi_peer_t *peer; /**< NULL: the peer was dead from the beginning */
     uint64_t owner;         /**< Incarnation of the peer */
     muct_xgmi_iface_id_t peer_iface;
     const _Atomic uint32_t *peer_generation; /**< Present generation of peer_iface */
     ucs_status_t status;   /**< Status of new operations; the first error stays */
-    bool is_reported;      /**< The user knows the error */
+    bool is_reported;      /**< The error was reported to the user */
     bool is_dispatching;   /**< A pending request is being tried */
     unsigned num_not_over; /**< Operations */
     uint64_t stamps[MUCT_XGMI_MAX_QUEUES]; /**< Last batch with an operation */
@@ -47,7 +47,7 @@ typedef struct muct_xgmi_ep {
     uint64_t num_opened; /**< Mappings that the cache had opened before the request */
     muct_xgmi_outbox_t *claim;  /**< Taken in the peer's box; NULL: it has none */
     muct_xgmi_outbox_t *outbox; /**< The same, from the first message on */
-    bool has_sent;   /**< Messages, since it was last looked whether the peer lives */
+    bool has_sent;   /**< Messages since the last check that the peer lives */
     bool wants_room; /**< The last operation got no resource because the outbox is full
                       */
     uct_pending_req_t *pending;
@@ -90,7 +90,7 @@ void muct_xgmi_ep_retry_apart(muct_xgmi_iface_t *iface);
 void muct_xgmi_ep_arm_apart(muct_xgmi_iface_t *iface);
 
 
-/** Whether the peer's interface is open; says nothing of its process. */
+/** Whether the peer's interface is open; its process may be dead in either case. */
 static inline bool muct_xgmi_ep_is_peer_open(const muct_xgmi_ep_t *ep)
 {
     return atomic_load_explicit(ep->peer_generation, memory_order_relaxed) ==

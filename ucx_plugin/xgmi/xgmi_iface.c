@@ -162,7 +162,7 @@ void muct_xgmi_iface_fenced(uct_completion_t *fences)
     fences->status = UCS_OK; /* with the next progress: copies were over */
 }
 
-/* Messages do not overtake what is before a fence. */
+/* Messages do not overtake copies before a fence. */
 static ucs_status_t muct_xgmi_iface_fence_messages(muct_xgmi_iface_t *iface)
 {
     uint64_t stamps[MUCT_XGMI_MAX_QUEUES];
@@ -173,7 +173,7 @@ static ucs_status_t muct_xgmi_iface_fence_messages(muct_xgmi_iface_t *iface)
         stamps[i] = iface->all[i]->stamp;
     }
 
-    ++iface->fences.count; /* one of a batch may be over within the call */
+    ++iface->fences.count; /* an operation of a batch may be over within the call */
     status = muct_xgmi_iface_start_flush(iface, stamps, &iface->fences);
     if (status != UCS_INPROGRESS) {
         --iface->fences.count;
@@ -181,7 +181,7 @@ static ucs_status_t muct_xgmi_iface_fence_messages(muct_xgmi_iface_t *iface)
     return UCS_STATUS_IS_ERR(status) ? status : UCS_OK;
 }
 
-/* Copies of one batch have no order, nor have the streams: order all after all. */
+/* Neither copies of one batch nor streams have an order: order all after all. */
 ucs_status_t muct_xgmi_iface_fence(uct_iface_h tl_iface, unsigned flags)
 {
     muct_xgmi_iface_t *iface = ucs_derived_of(tl_iface, muct_xgmi_iface_t);
@@ -246,7 +246,7 @@ void muct_xgmi_iface_unwatch_peer(muct_xgmi_iface_t *iface,
         }
     }
     if (!muct_xgmi_self_is_here()) {
-        return; /* the parent watches on, by the same set of files */
+        return; /* the parent still uses the same epoll set */
     }
 
     if (muct_xgmi_peer_fd(peer) >= 0) {

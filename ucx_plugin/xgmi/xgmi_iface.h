@@ -19,7 +19,7 @@
 
 #include <stdbool.h>
 
-/** Devices one process can use: eight GPUs, each cut into eight */
+/** Devices that one process can use: eight GPUs with eight partitions each */
 #define MUCT_XGMI_MAX_DEVICES 64
 
 /** Direction of a copy, seen from this process */
@@ -33,8 +33,8 @@ typedef enum muct_xgmi_dir {
  * Longest list of one call, in entries; UCP cuts longer ones. It copies handles and
  * keys of a list before each call: on its stack, when an array is no longer than
  * UCS_ALLOCA_MAX_SIZE, 150 entries, else into memory that it allocates for every call.
- * Blocks that a change of layout cuts have 16, 32, 64 or 128 tokens, so that a power of
- * 2 cuts none of their runs.
+ * Blocks that a change of layout splits have 16, 32, 64 or 128 tokens, so a power of 2
+ * splits none of their runs.
  */
 #define MUCT_XGMI_MAX_SGL 128
 
@@ -74,11 +74,12 @@ typedef struct muct_xgmi_iface {
     uct_completion_t fences;  /**< Count: fences with copies before them */
     muct_xgmi_inbox_t *inbox; /**< NULL: no messages */
     int epoll_fd;
-    bool yields_lock;       /**< Arming may stand aside */
-    unsigned num_aside;     /**< Times in a row that it did */
-    unsigned stops;         /**< Progress, by UCT's flags, that ends when all is over */
-    bool was_armed;         /**< Since peers were looked at */
-    uint64_t peers_seen_ns; /**< Time of the last such check */
+    bool yields_lock;       /**< Arming may release the worker's lock */
+    unsigned num_aside;     /**< Times in a row that arming released it */
+    unsigned stops;         /**< UCT's progress flags to remove when all copies are
+                             *   over */
+    bool was_armed;         /**< Progress calls since the last check of peers */
+    uint64_t peers_seen_ns; /**< Time of the last check of peers */
     muct_xgmi_wake_t *wake;
     muct_xgmi_inval_watch_t inval_watch;
     muct_xgmi_queue_config_t queue_config;
@@ -100,10 +101,10 @@ ucs_status_t muct_xgmi_iface_add_queue(muct_xgmi_iface_t *iface, muct_xgmi_dir_t
 
 
 /**
- * The queue of a device and direction, made with its first use.
+ * Get the queue of a device and direction, which is made with its first use.
  *
- * @return UCS_OK, UCS_ERR_NO_DEVICE, UCS_ERR_NO_MEMORY, or UCS_ERR_INVALID_PARAM for a
- *         device that cannot be.
+ * @return UCS_OK, UCS_ERR_NO_DEVICE, UCS_ERR_NO_MEMORY, or UCS_ERR_INVALID_PARAM for an
+ *         impossible device.
  */
 static inline ucs_status_t muct_xgmi_iface_queue(muct_xgmi_iface_t *iface,
                                                  muct_xgmi_dir_t dir, int device,
@@ -122,7 +123,8 @@ static inline ucs_status_t muct_xgmi_iface_queue(muct_xgmi_iface_t *iface,
 
 /**
  * Make the queues of the device whose memory was registered last, so that the first
- * copy allocates nothing. Nothing where none was; queues of others come with their use.
+ * copy allocates nothing. No effect if none was; queues of other devices are made with
+ * their first use.
  */
 void muct_xgmi_iface_prepare(muct_xgmi_iface_t *iface);
 
@@ -133,7 +135,7 @@ void muct_xgmi_iface_prepare(muct_xgmi_iface_t *iface);
  * @param [in] stamps  For each queue, by its index, the last batch to wait for.
  * @param [in] comp    Called when these are over.
  *
- * @return UCS_OK             Nothing is there; @a comp is not called.
+ * @return UCS_OK No copy is left; @a comp is not called.
  * @return UCS_INPROGRESS     @a comp will be called.
  * @return UCS_ERR_NO_MEMORY
  */
@@ -204,7 +206,7 @@ bool muct_xgmi_iface_hold(muct_xgmi_iface_t *iface, const muct_xgmi_iface_addr_t
 void muct_xgmi_iface_drop_held(muct_xgmi_iface_t *iface);
 
 
-/** The status of an endpoint became an error: report it in the next progress. */
+/** Report an endpoint's new error in the next progress. */
 void muct_xgmi_iface_set_unreported_error(muct_xgmi_iface_t *iface);
 
 #endif

@@ -22,11 +22,11 @@
 typedef struct muct_xgmi_inval {
     struct muct_xgmi_inval *next;
     muct_xgmi_inval_mem_t mem;
-    uint32_t generation; /* of the slot that is void */
+    uint32_t generation; /* void generation of the slot */
     uct_completion_t *comp;
     ucs_status_t status;
     uint64_t deadline_ms;
-    uint64_t looked_ms; /* when dead processes were looked for last */
+    uint64_t looked_ms; /* time of the last search for dead processes */
 } muct_xgmi_inval_t;
 
 

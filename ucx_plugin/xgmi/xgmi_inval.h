@@ -8,12 +8,12 @@
  * Invalidations of a memory domain. The keys are void at once; the invalidation is over
  * when no other process copies under them.
  *
- * Waiting. The caller goes on, and its completion is called from the progress of an
- * interface of the domain, in the thread that makes it. Two callers wait in the call: a
- * caller without an interface that could make progress, and UCP, whose completion lies
- * on the stack of its call and must not be called later. Such a call releases what
- * finished copies of this process use while it waits, so that two processes that wait
- * at the same time wait for copies and not for each other.
+ * Waiting. The call returns, and its completion is called from the progress of an
+ * interface of the domain, in the thread that makes it. The call itself waits in two
+ * cases: no interface could make progress, or the completion is UCP's, which lies on
+ * the stack of UCP's call and must not be called later. While it waits, it releases the
+ * resources of finished copies of this process, so that two processes that wait at the
+ * same time wait for copies and not for each other.
  *
  * Timeout. After it the completion has UCS_ERR_TIMED_OUT, and a warning is logged: a
  * living process has not reported the end of its copies. Copies that it has not started
@@ -62,7 +62,7 @@ void muct_xgmi_invals_init(muct_xgmi_invals_t *invals, unsigned timeout_ms);
 void muct_xgmi_invals_cleanup(muct_xgmi_invals_t *invals);
 
 
-/** An interface will make progress; @a watch is lent until it leaves. */
+/** Add an interface that will make progress; @a watch is lent until it leaves. */
 void muct_xgmi_invals_join(muct_xgmi_invals_t *invals, muct_xgmi_inval_watch_t *watch,
                            muct_xgmi_wake_t *wake);
 
@@ -72,9 +72,9 @@ void muct_xgmi_invals_leave(muct_xgmi_invals_t *invals, muct_xgmi_inval_watch_t 
 
 
 /**
- * Make the keys of a slot void and give it back.
+ * Make the keys of a slot void and release it.
  *
- * @param [in] mem   What; copied.
+ * @param [in] mem Registration to invalidate; copied.
  * @param [in] comp  Called once, here or from progress, with UCS_OK or
  *                   UCS_ERR_TIMED_OUT.
  */
@@ -82,14 +82,14 @@ void muct_xgmi_invals_start(muct_xgmi_invals_t *invals,
                             const muct_xgmi_inval_mem_t *mem, uct_completion_t *comp);
 
 
-/** Whether any is not over. */
+/** Whether an invalidation is not over. */
 static inline bool muct_xgmi_invals_are_there(const muct_xgmi_invals_t *invals)
 {
     return atomic_load_explicit(&invals->count, memory_order_relaxed) != 0;
 }
 
 
-/** Call the completions of what is over. @return How many. */
+/** Call the completions of ended invalidations. @return Number of completions. */
 unsigned muct_xgmi_invals_progress(muct_xgmi_invals_t *invals);
 
 

@@ -116,9 +116,9 @@ static ucs_status_t muct_xgmi_md_query(uct_md_h md, uct_md_attr_v2_t *attr)
 }
 
 /*
- * How much of [address, address + length) is in the allocation, 0 when it is not a
- * piece of it. UCX's registration cache rounds ranges up, so a few bytes too many are
- * cut off.
+ * Bytes of [address, address + length) in the allocation, 0 when the range is not a
+ * piece of it. UCX's registration cache rounds ranges up, so a few excess bytes are cut
+ * off.
  */
 static uint64_t muct_xgmi_range_fit(const muct_gpu_mem_info_t *info, uintptr_t address,
                                     size_t length)
@@ -179,15 +179,15 @@ static ucs_status_t muct_xgmi_mem_examine_gpu(const muct_gpu_mem_info_t *info,
 }
 
 /*
- * UCX keeps registrations until the memory is unmapped. The runtime refuses copies,
- * also the application's, over the end of registered memory. So memory that an
- * allocator may give out again in other pieces is not pinned: glibc unmaps what is at
- * least so large.
+ * UCX keeps registrations until the memory is unmapped. The runtime refuses copies
+ * across the end of registered memory, also the application's. So memory that an
+ * allocator may reuse in other pieces is not pinned: glibc unmaps blocks of at least
+ * this size.
  */
 #define MUCT_XGMI_MIN_PINNED (32u << 20)
 
-/* The flags are those of ucp_mem_map(): other memory is a message's. Memory mapped by
- * UCP_MEM_MAP_NONBLOCK may be larger than what there is. */
+/* These are the flags of ucp_mem_map(); memory without them is that of a message.
+ * Memory mapped by UCP_MEM_MAP_NONBLOCK may be larger than physical memory. */
 static bool muct_xgmi_mem_may_pin(uint64_t flags, void *address, size_t length)
 {
     return !(flags & UCT_MD_MEM_FLAG_NONBLOCK) &&
@@ -318,7 +318,7 @@ static void muct_xgmi_mem_warn_several(const muct_xgmi_mem_t *mem)
     }
 }
 
-/* A registration of host memory is of one file for good, or of none. */
+/* A registration of host memory belongs to one file for its lifetime, or to none. */
 static ucs_status_t muct_xgmi_mem_export_file(muct_xgmi_mem_t *mem)
 {
     muct_xgmi_export_t *export = &mem->export;
@@ -338,7 +338,8 @@ static ucs_status_t muct_xgmi_mem_export_file(muct_xgmi_mem_t *mem)
     return UCS_OK;
 }
 
-/* Memory that cannot be exported has a key all the same: UCX packs all or none. */
+/* Memory that cannot be exported has a key as well: UCX packs keys of all transports or
+ * of none. */
 static ucs_status_t muct_xgmi_mem_export(const muct_xgmi_md_t *md, muct_xgmi_mem_t *mem,
                                          muct_xgmi_key_t *key)
 {

@@ -9,10 +9,10 @@
  *
  * Memory types. Device memory of the GPU runtime is ROCM memory. It is registered,
  * detected and exported. Host memory is pinned when the application maps it with UCX
- * and it is a file's or large. Other host memory is copied through pinned buffers, or
- * by copy calls where a piece is longer than these or one of a list. Other processes
- * reach host memory that is a shared mapping of a file in memory. The key of other host
- * memory says that no other process can use it.
+ * and it belongs to a file or is large. Other host memory is copied through pinned
+ * buffers, or by copy calls for lists and for pieces that are longer than a buffer.
+ * Other processes reach host memory that is a shared mapping of a file in memory. The
+ * key of other host memory marks it as unusable for other processes.
  *
  * Keys. A memory handle gets a slot of this process's control page with its first key.
  * Deregistration makes the keys void; with the invalidate flag its completion comes
@@ -41,8 +41,7 @@ typedef struct muct_xgmi_md {
     muct_xgmi_map_t *map; /**< Map of the process */
     muct_xgmi_self_t self;
     muct_xgmi_invals_t invals;
-    bool is_first; /**< UCX has no ROCm component of its own that this module would
-                      replace */
+    bool is_first; /**< UCX has no ROCm component, so this module takes its place */
     bool is_detecting;
     bool has_host; /**< Host memory is registered, too */
 } muct_xgmi_md_t;
@@ -68,13 +67,14 @@ typedef struct muct_xgmi_mem {
 /** Name of the component and its memory domain */
 #define MUCT_XGMI_NAME "mori_xgmi"
 
-/** The component, with room for what point releases append. */
+/** The component, with room for members that point releases append. */
 typedef MUCT_ABI_PADDED(uct_component_t) muct_xgmi_component_t;
 
 extern muct_xgmi_component_t muct_xgmi_component;
 
 
-/** Device that copies when no operand says which: where memory was registered last. */
+/** Device that copies when no operand determines it: the one whose memory was
+ * registered last. */
 int muct_xgmi_md_default_device(const muct_xgmi_md_t *md);
 
 #endif

@@ -9,16 +9,18 @@
 /* Default in bytes per second where links are unknown: below NVLink of H200. */
 #define MUCT_XGMI_UNKNOWN_BANDWIDTH (200.0 * UCS_GBYTE)
 
-/* A message goes through memory of the host: seconds, seconds on each side, and bytes
- * per second; between two processors of one socket (perf/results, 2026-11-26). */
+/* Cost of a message through host memory: latency and overhead of each side in seconds,
+ * and bytes per second, measured between two processors of one socket (perf/results,
+ * 2026-11-26). */
 #define MUCT_XGMI_MESSAGE_LATENCY 0.2e-6
 #define MUCT_XGMI_MESSAGE_OVERHEAD 0.1e-6
 #define MUCT_XGMI_MESSAGE_BANDWIDTH (10.0 * UCS_GBYTE)
 
 /* Host memory that a GPU copies: bytes per second of PCI Express 4 with 16 lanes, and
- * seconds of a launch with its end. UCP compares messages with it. A rendezvous lets
- * the side with the host memory move: private memory of a peer is found to be out of
- * reach only when its key is unpacked. So remote host memory counts as slower. */
+ * seconds of a launch with its end. UCP compares messages with it. In a rendezvous the
+ * side with the host memory should move the data, because private memory of a peer
+ * turns out to be unreachable only when its key is unpacked. So remote host memory
+ * counts as slower. */
 #define MUCT_XGMI_HOST_BANDWIDTH (25.0 * UCS_GBYTE)
 #define MUCT_XGMI_HOST_LATENCY 8e-6
 #define MUCT_XGMI_REMOTE_HOST_FACTOR 0.5
@@ -81,8 +83,8 @@ static bool muct_xgmi_perf_is_zcopy(const uct_perf_attr_t *attr)
             (attr->operation == UCT_EP_OP_GET_ZCOPY));
 }
 
-/* Share of the bus of a zero-copy of host memory; 0: it is of none. Buffered puts and
- * gets have their copies to pinned buffers in UCP's sum. */
+/* Share of the bus that a zero-copy of host memory gets; 0: no host memory. For
+ * buffered puts and gets UCP adds the copies to pinned buffers. */
 static double muct_xgmi_perf_host_share(const uct_perf_attr_t *attr)
 {
     if (!muct_xgmi_perf_is_zcopy(attr)) {

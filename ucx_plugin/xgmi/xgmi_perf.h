@@ -12,11 +12,11 @@
 
 
 /**
- * Find out how fast links are; the slowest counts where pairs of GPUs differ, as UCX
- * asks for one number for all of them.
+ * Determine the bandwidth of links. The slowest one counts where pairs of GPUs differ,
+ * as UCX requests one number for all of them.
  *
  * @param [in] topology   The driver's folder.
- * @param [in] bandwidth  Bytes per second to say all the same, or UCS_CONFIG_DBL_AUTO.
+ * @param [in] bandwidth Bytes per second for all links, or UCS_CONFIG_DBL_AUTO.
  */
 void muct_xgmi_perf_find_links(muct_xgmi_iface_t *iface, const char *topology,
                                double bandwidth);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Progress finishes operations that are over, retries waiting requests, and starts what
- * was gathered, in this order: operations that a callback or a waiting request adds
+ * Progress finishes operations that are over, retries waiting requests, and starts
+ * gathered copies, in this order: operations that a callback or a waiting request adds
  * start at once.
  *
  * Only progress reports errors of endpoints, because users destroy endpoints in that
@@ -26,7 +26,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-/* The capacity of a ring; other peers may go on sending. */
+/* The capacity of a ring; other peers may continue to send. */
 #define MUCT_XGMI_MAX_LAST_MESSAGES 1024
 
 /* Calls of progress between two checks that the peers live. */
@@ -38,10 +38,11 @@
 /* Time between two checks of invalidations by a sleeping thread. */
 #define MUCT_XGMI_LOOK_AT_INVALS_NS 1000000
 
-/* The least time between two looks of a thread that arms again and again. */
+/* Least time between two checks of a thread that arms again and again. */
 #define MUCT_XGMI_LOOK_INTERVAL_NS 50000
 
-/* How long it leaves the lock to one that posts, and how often in a row. */
+/* Time for which such a thread leaves the lock to a posting thread, and how often in a
+ * row. */
 #define MUCT_XGMI_ASIDE_NS 50000
 #define MUCT_XGMI_MAX_ASIDE 4
 
@@ -294,7 +295,7 @@ static bool muct_xgmi_iface_stand_aside(muct_xgmi_iface_t *iface, uint64_t now_n
         return false;
     }
 
-    iface->wake->is_aside = true; /* before anybody else can post */
+    iface->wake->is_aside = true; /* before another thread can post */
     if (!muct_lock_leave(async)) {
         iface->wake->is_aside = false;
         return false;
@@ -316,7 +317,7 @@ ucs_status_t muct_xgmi_iface_event_arm(uct_iface_h tl_iface, unsigned events)
 
     (void)events;
     if (muct_xgmi_wake_drain(iface->wake, now_ns) || iface->has_unreported_error) {
-        return UCS_ERR_BUSY; /* to be seen by progress */
+        return UCS_ERR_BUSY; /* for progress to read */
     }
     if (iface->inbox != NULL) {
         muct_xgmi_inbox_silence(
@@ -324,7 +325,7 @@ ucs_status_t muct_xgmi_iface_event_arm(uct_iface_h tl_iface, unsigned events)
     }
     muct_xgmi_ep_arm_apart(iface);
     if (!iface->is_out_of_resources && !ucs_list_is_empty(&iface->waiting_eps)) {
-        return UCS_ERR_BUSY; /* to be tried by progress */
+        return UCS_ERR_BUSY; /* for progress to retry */
     }
     if (muct_xgmi_iface_stand_aside(iface, now_ns)) {
         return UCS_ERR_BUSY; /* no check for a long time */
@@ -335,7 +336,7 @@ ucs_status_t muct_xgmi_iface_event_arm(uct_iface_h tl_iface, unsigned events)
     }
     if ((status == UCS_OK) && (iface->inbox != NULL) &&
         !muct_xgmi_inbox_arm(iface->inbox)) {
-        status = UCS_ERR_BUSY; /* progress receives it */
+        status = UCS_ERR_BUSY; /* progress receives the message */
     }
     if (status == UCS_OK) {
         iface->was_armed = true;
@@ -343,7 +344,8 @@ ucs_status_t muct_xgmi_iface_event_arm(uct_iface_h tl_iface, unsigned events)
         if (!ucs_list_is_empty(&iface->eps)) { /* a closing peer causes no event */
             status = muct_xgmi_wake_in(iface->wake, now_ns, MUCT_XGMI_LOOK_AT_PEERS_NS);
         }
-        if (muct_xgmi_invals_are_there(&iface->md->invals)) { /* nor when copies end */
+        if (muct_xgmi_invals_are_there(&iface->md->invals)) { /* and no event comes when
+                                                               * copies end */
             status =
                 muct_xgmi_wake_in(iface->wake, now_ns, MUCT_XGMI_LOOK_AT_INVALS_NS);
         }

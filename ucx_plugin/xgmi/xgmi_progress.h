@@ -5,7 +5,7 @@
 
 /**
  * @file
- * Progress and events of an interface of mori_xgmi, as its operation table has them.
+ * Progress and events of an interface of mori_xgmi, for its operation table.
  */
 
 #include "xgmi/xgmi_iface.h"

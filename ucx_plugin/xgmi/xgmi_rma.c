@@ -63,17 +63,18 @@ ucs_status_t muct_xgmi_ep_await(muct_xgmi_ep_t *ep, int device, uct_mem_h const 
     size_t i;
 
     ep->hold = (muct_xgmi_hold_t){0};
-    ep->is_opening = false; /* memory opened meanwhile is found by the next try */
+    ep->is_opening = false; /* the next try finds memory that was opened meanwhile */
     ep->wants_room = false;
     atomic_store(&iface->map_watch.is_waiting, true);
-    ep->num_opened = muct_xgmi_map_num_opened(map); /* then ask: none is missed */
+    ep->num_opened = muct_xgmi_map_num_opened(map); /* look up after reading the count,
+                                                     * so that no opening is missed */
     for (i = 0; (i < count) && !UCS_STATUS_IS_ERR(status); ++i) {
         if ((i > 0) && (rkeys[i] == rkeys[i - 1]) &&
             ((memhs == NULL) || (memhs[i] == memhs[i - 1]))) {
             continue;
         }
         if ((rkeys[i] == UCT_INVALID_RKEY) || ((memhs != NULL) && (memhs[i] == NULL))) {
-            break; /* the next try says so */
+            break; /* the next try reports it */
         }
         if (memhs != NULL) {
             device = ((const muct_xgmi_mem_t *)memhs[i])->device;
@@ -111,7 +112,8 @@ ucs_status_t muct_xgmi_ep_out_of_bounds(const muct_xgmi_rkey_t *rkey, uint64_t r
     return UCS_ERR_INVALID_ADDR;
 }
 
-/* Finds where the remote memory is, and that all of the range may be used. */
+/* Finds the address of the remote memory, and checks that the whole range may be
+ * used. */
 static inline ucs_status_t muct_xgmi_ep_find(muct_xgmi_queue_t *queue,
                                              const muct_xgmi_rkey_t *rkey,
                                              uint64_t raddr, uint64_t length,
@@ -250,7 +252,7 @@ ucs_status_t muct_xgmi_ep_get_zcopy(uct_ep_h ep, const uct_iov_t *iov, size_t io
 
 /* ---- short and buffered ---- */
 
-/* A buffer, and room in the queue that will copy from or to it. */
+/* Take a buffer, and reserve room in the queue that copies from or to it. */
 static ucs_status_t muct_xgmi_ep_stage(muct_xgmi_ep_t *ep, muct_xgmi_dir_t dir,
                                        muct_xgmi_queue_t **queue_p,
                                        muct_xgmi_buffer_t **buffer_p)
@@ -324,7 +326,7 @@ ucs_status_t muct_xgmi_ep_put_short(uct_ep_h tl_ep, const void *data, unsigned l
         return status;
     }
 
-    if (length > 0) { /* of nothing there need be no address */
+    if (length > 0) { /* zero bytes need no address */
         memcpy(buffer->data, data, length);
     }
     return muct_xgmi_ep_put_buffer(ep, queue, buffer, length, remote_addr, rkey);
@@ -345,7 +347,7 @@ ssize_t muct_xgmi_ep_put_bcopy(uct_ep_h tl_ep, uct_pack_callback_t pack_cb, void
         return status;
     }
 
-    /* before it is packed, which is done once; of nothing there need be no key */
+    /* before packing, which must happen once; zero bytes need no key */
     if (rkey != UCT_INVALID_RKEY) {
         status = muct_xgmi_queue_find(queue, (const muct_xgmi_rkey_t *)rkey, &window);
     }

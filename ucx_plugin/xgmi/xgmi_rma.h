@@ -5,7 +5,7 @@
 
 /**
  * @file
- * Puts and gets of one piece, and what those of lists share with them.
+ * Puts and gets of one piece, and functions that lists share with them.
  *
  * An operation is over when its batch is. It then belongs to its endpoint, or to no
  * endpoint if that was destroyed meanwhile: copies cannot be called back, so the
@@ -68,7 +68,7 @@ static inline ucs_status_t muct_xgmi_ep_comp_op_over(muct_xgmi_op_t *op,
 
 
 /**
- * Memory that an operation needs is being opened: hold all that it needs.
+ * Hold all memory that an operation needs while some of it is being opened.
  *
  * @param [in] device  Device of the local memory, unless @a memhs has it.
  * @param [in] memhs   Local memory by entry, or NULL.
@@ -96,7 +96,7 @@ static inline void muct_xgmi_ep_let_go(muct_xgmi_ep_t *ep, muct_xgmi_map_t *map)
 }
 
 
-/** Passes the status on; pending requests are taken from now on. */
+/** Returns the status; pending requests are accepted from now on. */
 static inline ucs_status_t muct_xgmi_ep_no_resource(muct_xgmi_ep_t *ep,
                                                     ucs_status_t status)
 {
@@ -132,10 +132,10 @@ static inline ucs_status_t muct_xgmi_ep_may_post(muct_xgmi_ep_t *ep)
 
 
 /**
- * Make memory ready to be the local end of copies of the open batch. Kernels may not
- * use what the runtime refused to pin, so the batch is copied by calls then.
+ * Make memory ready to be the local end of copies of the open batch. Kernels must not
+ * use memory that the runtime refused to pin, so the batch is copied by calls then.
  *
- * @return What to add to an address to get the device's.
+ * @return Difference of the device's address and the host's.
  */
 static inline uint64_t muct_xgmi_ep_use_local(muct_xgmi_queue_t *queue,
                                               muct_xgmi_mem_t *mem)
@@ -154,7 +154,7 @@ static inline uint64_t muct_xgmi_ep_use_local(muct_xgmi_queue_t *queue,
 }
 
 
-/** Make the entries added since the last commit an operation. */
+/** Turn the entries added since the last commit into an operation. */
 static inline void muct_xgmi_ep_commit(muct_xgmi_ep_t *ep, muct_xgmi_queue_t *queue,
                                        muct_xgmi_op_done_t done, void *arg)
 {

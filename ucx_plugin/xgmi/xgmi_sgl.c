@@ -11,21 +11,21 @@
 #include <string.h>
 
 
-/* Entries looked at together. */
+/* Entries that are compared together. */
 #define MUCT_XGMI_SGL_STRIDE 256
 
-/* Pieces from which they are looked at for being a run, and added as one. */
+/* Number of pieces from which a run is searched for and added as one entry. */
 #define MUCT_XGMI_SGL_MIN_RUN 3
 
-/* Most entries that are added one by one before the next look for a run: many lists of
- * UCP, which are short, so that irregular ones pay for one look in a batch. */
+/* Most entries that are added one by one before the next search for a run. It covers
+ * many lists of UCP, which are short, so irregular lists cost one search per batch. */
 #define MUCT_XGMI_SGL_MAX_SKIP 4096
 
 /* Longest stride of a run: no multiple of it within a list wraps around. */
 #define MUCT_XGMI_SGL_MAX_STRIDE (UINT64_C(1) << 40)
 
-/* Bytes from which a piece that is not aligned is better copied by itself, as vectors,
- * than as one of a run, byte by byte. */
+/* Bytes from which an unaligned piece is copied faster by itself, as vectors, than in a
+ * run, byte by byte. */
 #define MUCT_XGMI_SGL_MIN_RAGGED 64
 
 /* A list as the user passed it. */
@@ -48,9 +48,8 @@ typedef struct muct_xgmi_sgl_last {
     uint64_t local, remote; /* to be added to its addresses */
     muct_xgmi_window_t window;
     uint64_t length;
-    uint64_t num_tiles;    /* when its destination is aligned; 0: no length is known */
-    uint64_t max_distance; /* its remote address is at most so far behind the window's
-                              start */
+    uint64_t num_tiles;    /* limit for an aligned destination; 0: no length is known */
+    uint64_t max_distance; /* largest offset of its remote address in the window */
 } muct_xgmi_sgl_last_t;
 
 /* The memory or the key differs from the previous entry's. */
@@ -73,13 +72,12 @@ static ucs_status_t muct_xgmi_sgl_switch_operands(muct_xgmi_sgl_last_t *last,
     last->num_tiles = 0;
     last->local = muct_xgmi_ep_use_local(queue, mem);
     last->remote = window->delta;
-    queue->list.dst_end = UINT64_MAX; /* not to be joined */
+    queue->list.dst_end = UINT64_MAX; /* prevents a join with the next piece */
     return UCS_OK;
 }
 
 /*
- * Takes over the memory, key and length of an entry. Later ones are likely to have
- * them.
+ * Saves the memory, key and length of an entry, which later ones are likely to share.
  *
  * @return UCS_ERR_NO_ELEM  Its local memory is not on the queue's device.
  */
@@ -109,8 +107,8 @@ muct_xgmi_sgl_set_last(muct_xgmi_sgl_last_t *last, muct_xgmi_queue_t *queue,
     return UCS_OK;
 }
 
-/* The first entry, and any that is of other memory than the one before it, empty, a
- * long run, or its continuation. */
+/* Adds an entry with all checks: the first one, and any that is of other memory than
+ * the previous one, empty, a long run, or the continuation of one. */
 static UCS_F_NOINLINE ucs_status_t muct_xgmi_sgl_add_other(muct_xgmi_sgl_last_t *last,
                                                            muct_xgmi_queue_t *queue,
                                                            muct_xgmi_dir_t dir,
@@ -150,7 +148,7 @@ static UCS_F_ALWAYS_INLINE int muct_xgmi_sgl_is_one_value(const void *values,
     return memcmp(value, value + 1, (num - 1) * sizeof(*value)) == 0;
 }
 
-/* How many entries from i on, a few at a time, are of the same memory. */
+/* Number of entries from i on that are of the same memory, compared a few at a time. */
 static UCS_F_ALWAYS_INLINE size_t muct_xgmi_sgl_count_same(
     const muct_xgmi_sgl_t *sgl, const muct_xgmi_sgl_last_t *last, size_t i)
 {
@@ -174,10 +172,10 @@ static UCS_F_ALWAYS_INLINE size_t muct_xgmi_sgl_count_same(
 }
 
 /*
- * Adds entries of the same memory, as long as each is a piece of its own. Works on
- * copies, that is, in registers: what is written to the list could change none of them.
+ * Adds entries of the same memory, as long as each is a separate piece. Works on local
+ * copies, which stay in registers, because writes to the list cannot change them.
  *
- * @return How many were added.
+ * @return Number of entries added.
  */
 static UCS_F_ALWAYS_INLINE size_t muct_xgmi_sgl_add_same(
     muct_xgmi_list_t *list, const muct_xgmi_dir_t dir, const muct_xgmi_sgl_t *sgl,
@@ -244,14 +242,14 @@ static UCS_F_ALWAYS_INLINE muct_xgmi_sgl_pair_t muct_xgmi_sgl_pair(const void *a
     return *(const muct_xgmi_sgl_pair_t *)((const uint64_t *)array + i);
 }
 
-/* What four entries of a run would be. */
+/* Expected values of four entries of a run. */
 typedef struct muct_xgmi_sgl_four {
     muct_xgmi_sgl_pair_t locals, remotes;           /* of the first two */
     muct_xgmi_sgl_pair_t next_locals, next_remotes; /* from two to the next two */
     muct_xgmi_sgl_pair_t lengths;
 } muct_xgmi_sgl_four_t;
 
-/* The first four of the run that begins at i. */
+/* The first four entries of the run that begins at i. */
 static UCS_F_ALWAYS_INLINE muct_xgmi_sgl_four_t muct_xgmi_sgl_first_four(
     const muct_xgmi_sgl_t *sgl, size_t i, uint64_t local_stride, uint64_t remote_stride)
 {
@@ -317,8 +315,8 @@ static UCS_F_ALWAYS_INLINE int muct_xgmi_sgl_is_near(uint64_t stride)
     return (stride + MUCT_XGMI_SGL_MAX_STRIDE) < (2 * MUCT_XGMI_SGL_MAX_STRIDE);
 }
 
-/* Whether pieces at a stride, which is near, are in the window, the last one of them
- * being its farthest. */
+/* Whether pieces at a short stride are in the window; the last piece is the
+ * farthest. */
 static UCS_F_ALWAYS_INLINE int muct_xgmi_sgl_window_has_run(
     const muct_xgmi_window_t *window, uint64_t raddr, uint64_t stride, size_t count,
     uint64_t length)
@@ -327,7 +325,7 @@ static UCS_F_ALWAYS_INLINE int muct_xgmi_sgl_window_has_run(
            muct_xgmi_window_has(window, raddr + ((count - 1) * stride), length);
 }
 
-/* Whether so many entries from i on are contiguous with the first one. */
+/* Whether this many entries from i on are contiguous. */
 static UCS_F_ALWAYS_INLINE int muct_xgmi_sgl_is_run(const muct_xgmi_sgl_t *sgl,
                                                     size_t i, size_t count,
                                                     uint64_t local_stride,
@@ -395,7 +393,7 @@ static UCS_F_ALWAYS_INLINE size_t muct_xgmi_sgl_add_alike(
 /*
  * Adds a run of pieces at constant strides as one entry, if one begins at i.
  *
- * @return How many of the entries are in it; 0: none was added.
+ * @return Number of entries in the run; 0: none was added.
  */
 static UCS_F_ALWAYS_INLINE size_t muct_xgmi_sgl_add_run(
     muct_xgmi_list_t *list, const muct_xgmi_dir_t dir, const muct_xgmi_sgl_t *sgl,
@@ -442,10 +440,10 @@ static UCS_F_ALWAYS_INLINE size_t muct_xgmi_sgl_add_run(
 }
 
 /*
- * Adds entries of the same memory: runs of pieces where they begin, else each by itself
- * with a look for a run after 1, 8, 64 of them and so on, whatever lists they are of.
+ * Adds entries of the same memory: runs where they begin, else single pieces, with a
+ * search for a run after 1, 8, 64 of them and so on, counted over all lists.
  *
- * @return How many were added.
+ * @return Number of entries added.
  */
 static UCS_F_NOINLINE size_t muct_xgmi_sgl_add_known(
     muct_xgmi_queue_t *queue, const muct_xgmi_dir_t dir, const muct_xgmi_sgl_t *sgl,
@@ -514,7 +512,7 @@ static UCS_F_ALWAYS_INLINE ucs_status_t muct_xgmi_sgl_add(muct_xgmi_queue_t *que
 {
     muct_xgmi_sgl_last_t last = {.mem = NULL};
     ucs_status_t status = UCS_OK;
-    size_t i = *index_p, known = 0; /* of the last one's memory up to here */
+    size_t i = *index_p, known = 0; /* end of the entries with the last one's memory */
     size_t num;
 
     i += muct_xgmi_sgl_add_first(&last, queue, dir, sgl, i);
@@ -548,7 +546,7 @@ static UCS_F_ALWAYS_INLINE ucs_status_t muct_xgmi_sgl_add(muct_xgmi_queue_t *que
 }
 
 /* Changes of a list to a queue, for undoing them. */
-/* The queues that a list is for, each with where it was before */
+/* The queues of a list, each with its state before the list */
 typedef struct muct_xgmi_sgl_queues {
     unsigned num;
     uint64_t seen; /* devices */
@@ -588,7 +586,7 @@ static ucs_status_t muct_xgmi_sgl_touch(muct_xgmi_sgl_queues_t *queues,
     return status;
 }
 
-/* Nothing of the list is posted. What is being opened for it is waited for. */
+/* Post nothing of the list, and wait for its memory that is being opened. */
 static UCS_F_NOINLINE ucs_status_t muct_xgmi_sgl_refuse(muct_xgmi_ep_t *ep,
                                                         const muct_xgmi_sgl_t *sgl,
                                                         ucs_status_t status)
@@ -605,7 +603,8 @@ static UCS_F_NOINLINE ucs_status_t muct_xgmi_sgl_refuse(muct_xgmi_ep_t *ep,
     return muct_xgmi_ep_no_resource(ep, status);
 }
 
-/* Local memory of several devices: rare, so simple. All queues or none. */
+/* Post a list with local memory of several devices, to all queues or none. Rare, so
+ * simple. */
 static UCS_F_NOINLINE ucs_status_t muct_xgmi_sgl_post_mixed(muct_xgmi_ep_t *ep,
                                                             muct_xgmi_iface_t *iface,
                                                             muct_xgmi_dir_t dir,
@@ -700,7 +699,7 @@ static UCS_F_ALWAYS_INLINE ucs_status_t muct_xgmi_sgl_post(muct_xgmi_ep_t *ep,
                          : muct_xgmi_sgl_post_one(ep, iface, dir, sgl, mem, comp);
 }
 
-/* Pieces of entries that repeat: they must fit one list of the kernel. */
+/* Count the pieces of repeated entries, which must fit one list of the kernel. */
 static ucs_status_t muct_xgmi_sgl_count_pieces(const muct_xgmi_iface_t *iface,
                                                const muct_xgmi_sgl_t *sgl,
                                                const size_t *counts, size_t *total_p)
@@ -722,7 +721,7 @@ static ucs_status_t muct_xgmi_sgl_count_pieces(const muct_xgmi_iface_t *iface,
     return UCS_OK;
 }
 
-/* Five arrays of @a total values each. */
+/* Allocate five arrays of @a total values each. */
 static muct_xgmi_sgl_t muct_xgmi_sgl_expand(const muct_xgmi_sgl_t *sgl,
                                             const size_t *counts, const size_t *strides,
                                             uint64_t *arrays, size_t total)

@@ -5,7 +5,7 @@
 
 /**
  * @file
- * Puts and gets of lists, as the endpoint's table has them.
+ * Puts and gets of lists of the endpoint's operation table.
  */
 
 #include "xgmi/xgmi_ep.h"

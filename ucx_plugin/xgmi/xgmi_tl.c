@@ -482,7 +482,8 @@ err_put_wake:
     return UCS_ERR_IO_ERROR;
 }
 
-/* The network namespace in which this process exports memory; 0: it plays no part. */
+/* The network namespace in which this process exports memory; 0: IPC does not depend on
+ * it. */
 static uint32_t muct_xgmi_iface_network(const muct_gpu_t *gpu)
 {
     struct stat info;

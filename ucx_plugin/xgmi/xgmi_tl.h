@@ -5,7 +5,7 @@
 
 /**
  * @file
- * mori_xgmi as the module registers it: options, attributes and operation tables.
+ * Registration of mori_xgmi: options, attributes and operation tables.
  */
 
 #include "base/muct_transport.h"

@@ -15,7 +15,7 @@ struct muct_pin_range {
     size_t length;
     uint64_t delta;
     unsigned refs;      /* 0: it is being unregistered, without the lock */
-    unsigned num_whole; /* Pins of all of it, which keep its pages mapped */
+    unsigned num_whole; /* Pins of the whole range, which keep its pages mapped */
     bool is_new;        /* It is being registered, without the lock */
 };
 
@@ -24,7 +24,8 @@ static pthread_mutex_t muct_pin_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t muct_pin_registered = PTHREAD_COND_INITIALIZER;
 static struct muct_pin_range *muct_pin_ranges;
 
-/* Nothing ends there what another thread was registering or unregistering at the fork
+/* A child never finishes what another thread was registering or unregistering at the
+ * fork
  */
 static void muct_pin_forked(void)
 {
@@ -97,7 +98,7 @@ bool muct_pin_is_covered(const muct_gpu_t *gpu, const muct_pin_t *pin,
            ((size_t)(last - (char *)base) < size);
 }
 
-/* Locked. The range that has a byte of the memory, or NULL. */
+/* Locked. Find a range that overlaps the memory, or NULL. */
 static struct muct_pin_range *muct_pin_range_of(const muct_pin_t *pin)
 {
     const char *address = pin->address;
@@ -115,8 +116,8 @@ static bool muct_pin_is_whole(const muct_pin_t *pin, const struct muct_pin_range
     return (pin->address == range->address) && (pin->length == range->length);
 }
 
-/* Locked. Use a range that is there. Without a pin of all of it, other memory may be
- * mapped at some of its addresses, which the runtime does not notice. */
+/* Locked. Use an existing range. Without a pin of the whole range, other memory may be
+ * mapped at some of its addresses, which the runtime does not detect. */
 static muct_pin_state_t muct_pin_share(muct_pin_t *pin, struct muct_pin_range *range)
 {
     const char *address = pin->address;

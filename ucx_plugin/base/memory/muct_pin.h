@@ -7,11 +7,12 @@
  * @file
  * Host memory that is pinned for the GPUs at most once.
  *
- * Memory that the application has registered stays as it is: the runtime accepts a
- * second registration, and one hipHostUnregister() ends both. So pins of the same
- * memory share one registration, which the last of them ends. UCX keeps pins beyond the
- * application's registration, so each use looks whether that is still there. Memory
- * that the runtime refuses to pin stays pageable, and only copy calls may use it.
+ * Memory that the application has registered is not registered again: the runtime would
+ * accept it, and one hipHostUnregister() would end both registrations. So pins of the
+ * same memory share one registration, which the last of them ends. UCX keeps pins
+ * longer than the application keeps its registration, so each use checks that it still
+ * exists. Memory that the runtime refuses to pin stays pageable, and only copy calls
+ * may use it.
  *
  * Threads. All calls may be made from several threads, but drop is the last one.
  */
@@ -25,21 +26,22 @@
 typedef enum muct_pin_state {
     MUCT_PIN_UNTRIED,
     MUCT_PIN_OURS,    /**< Registered here */
-    MUCT_PIN_OTHERS,  /**< All of it was registered by the application */
-    MUCT_PIN_PAGEABLE /**< The runtime refused it, or it is not to be pinned */
+    MUCT_PIN_OTHERS,  /**< The application registered all of it */
+    MUCT_PIN_PAGEABLE /**< The runtime refused it, or it must not be pinned */
 } muct_pin_state_t;
 
 /** A range of host memory. */
 typedef struct muct_pin {
     void *address;
     size_t length;
-    uint64_t delta;   /**< Add it to an address to get the devices'; once pinned */
+    uint64_t delta;   /**< Difference of the devices' address and the host's, once
+                       *   pinned */
     atomic_int state; /**< @ref muct_pin_state_t */
     struct muct_pin_range *range; /**< The registered range, or NULL */
 } muct_pin_t;
 
 
-/** Describe memory; nothing is called. */
+/** Describe memory, without a call of the runtime. */
 void muct_pin_init(muct_pin_t *pin, void *address, size_t length,
                    muct_pin_state_t state);
 
@@ -58,14 +60,14 @@ static inline bool muct_pin(const muct_gpu_t *gpu, muct_pin_t *pin)
 }
 
 
-/** Whether one registration covers all of the memory now; sets what to add to an
- * address to get the devices'. */
+/** Whether one registration covers all of the memory now; sets the difference of the
+ * devices' address and the host's. */
 bool muct_pin_is_covered(const muct_gpu_t *gpu, const muct_pin_t *pin,
                          uint64_t *delta_p);
 
 
-/** Whether kernels may use the memory now; sets the same. Pins it unless this was tried
- * before. */
+/** Whether kernels may use the memory now; sets the same difference. Pins it unless
+ * this was tried before. */
 bool muct_pin_use(const muct_gpu_t *gpu, muct_pin_t *pin, uint64_t *delta_p);
 
 

@@ -16,10 +16,10 @@
 
 
 /**
- * Have bytes of a file be there, now: the first write to a hole is a SIGBUS when the
- * file system is full. A signal to the thread is no end of it, as it may be in tmpfs.
+ * Allocate bytes of a file now: the first write to a hole raises SIGBUS when the file
+ * system is full. Repeats calls that a signal interrupts, as in tmpfs.
  *
- * @return Whether they are; else errno says why not.
+ * @return Whether all are allocated; else errno has the reason.
  */
 static inline bool muct_shm_reserve(int fd, off_t offset, off_t length)
 {
