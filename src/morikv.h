@@ -26,7 +26,7 @@
  * may be reused only after quiet.
  *
  * Errors. Functions return @ref mkv_status_t. On an error nothing has changed, and
- * mkv_last_error() names the value and what was expected. A transfer keeps its first
+ * mkv_last_error() names the value and the expectation. A transfer keeps its first
  * error, with a text that names peer, component, layer and unit.
  *
  * Threads. All calls on one context may be made from any thread. One lock per context
@@ -35,20 +35,21 @@
  * that finds the lock taken is checked and queued; the thread that holds the lock makes
  * it before it returns, in the order of posts. Other calls wait for at most one round
  * of progress or of a call with many steps; a round makes a bounded number of UCX
- * calls, or about a thousand steps over regions. These steps are one round: the check
- * and the copy of a list of blocks, at most MAX_MESSAGE bytes (100 000 blocks take 0.6
- * ms), of the posts of a transfer that fails, and of all transfers in mkv_stats(). So
- * are a few loops over all regions, of nanoseconds each: the end of mkv_map_create(),
- * in which a new map takes its pairs; the end of mkv_regions_commit(); and each
- * description of regions or keys that is made or received, with a look at each map of
- * its peer. If regions of a side change three times during mkv_map_create(), all of
- * it is one round.
- * mkv_region_add(), mkv_regions_commit(), mkv_regions_drop() and a dump of regions wait
- * for each other; so do mkv_map_create() and mkv_regions_drop(). Contexts share
- * nothing, so threads with a context each do not wait for each other.
+ * calls, or about a thousand steps over regions. Some steps are one round whatever
+ * their size: the check and copy of a list of blocks, at most MAX_MESSAGE bytes (100
+ * 000 blocks take 0.6 ms); a pass over the posts of a transfer that fails; a pass over
+ * all transfers in mkv_stats(). So are loops over all regions with some nanoseconds for
+ * each: the end of mkv_map_create(), in which a new map takes its pairs; the end of
+ * mkv_regions_commit(); and each description of regions or keys that is made or
+ * received, with a check of each map of its peer. If regions of a side change three
+ * times during mkv_map_create(), all of it is one round. mkv_region_add(),
+ * mkv_regions_commit(), mkv_regions_drop() and a dump of regions wait for each other;
+ * so do mkv_map_create() and mkv_regions_drop(). Contexts share nothing, so threads
+ * with a context each do not wait for each other.
  *
  * Forks. A child process cannot use its parent's objects: calls return MKV_ERR_INVALID,
- * those that close or destroy do nothing and return MKV_OK. It can open contexts.
+ * and calls that close or destroy do nothing and return MKV_OK. A child can open
+ * contexts.
  *
  * Callbacks must not call this library on the same context. Gates, accept and mem_query
  * are called with the lock held, so they must not wait for a lock that another thread
@@ -60,15 +61,14 @@
  * Structures begin with a `size` member: set it to sizeof the structure and zero the
  * rest; zero means the default that is documented. Members are only ever added at the
  * end, and a program and a library of different versions work together:
- * - an older program's structure is shorter: what it lacks is zero to the library, and
- *   the library writes no more than the program has room for;
- * - a newer program's is longer: members that the library does not know must be zero,
- *   or the call is refused with MKV_ERR_UNSUPPORTED and a text that names the structure
- *   and the byte at which the member lies; in structures that the library fills they
- *   read as zero.
- * Elements of arrays have a fixed size instead, with reserved members that must be zero
- * and are checked in the same way. Enumerations grow at the end as well: ignore events
- * of an unknown type. docs/dev/abi.md has the whole policy.
+ * - an older program's structure is shorter: the library reads missing members as zero
+ *   and writes only as much as the program has room for;
+ * - a newer program's structure is longer: members that the library does not support
+ *   must be zero, or the call is refused with MKV_ERR_UNSUPPORTED and a text that names
+ *   the structure and the member's offset; in structures that the library fills they
+ *   read as zero. Elements of arrays have a fixed size instead, with reserved members
+ *   that must be zero and are checked in the same way. Enumerations grow at the end as
+ *   well: ignore events of an unknown type. docs/dev/abi.md has the complete policy.
  */
 
 #include <ucp/api/ucp_def.h>
@@ -173,11 +173,11 @@ const char *mkv_config_get(const mkv_config_t *config, const char *key);
 
 void mkv_config_release(mkv_config_t *config);
 
-/** Write name, default and help of every option through @a write: "MORIKV_NAME=default"
- *  and, in lines that follow, what it does. */
+/** Write name, default and help of every option through @a write:
+ *  "MORIKV_NAME=default", followed by lines of help. */
 void mkv_config_help(void (*write)(void *arg, const char *line), void *arg);
 
-/** This process' place; a size of 0 counts as 1. */
+/** Ranks of this process; a size of 0 counts as 1. */
 typedef struct mkv_topology {
     uint32_t dp_rank, dp_size;
     uint32_t pp_rank, pp_size;
@@ -212,7 +212,7 @@ typedef struct mkv_open_params {
     mkv_topology_t topology;
     uint32_t page_tokens;    /**< Compared with the peer's if both are non-zero */
     uint32_t dtype;          /**< Caller's tag, compared likewise */
-    uint32_t total_kv_heads; /**< Of all TP ranks together, compared likewise */
+    uint32_t total_kv_heads; /**< Heads of all TP ranks together, compared likewise */
     uint32_t reserved;       /**< 0 */
     uint64_t model;          /**< Fingerprint of the model, compared the same way */
 
@@ -258,7 +258,7 @@ mkv_status_t mkv_open(const mkv_config_t *config, const mkv_open_params_t *param
                       mkv_ctx_t **ctx_p);
 
 /**
- * Abort what still runs, close peers, regions and UCX objects.
+ * Abort running transfers and operations, and close peers, regions and UCX objects.
  *
  * Blocks up to option DRAIN_TIMEOUT for transfers to become quiet, and about as long
  * again to close the connections. Peers need not be closed before. All handles made
@@ -272,27 +272,26 @@ mkv_status_t mkv_open(const mkv_config_t *config, const mkv_open_params_t *param
  * does.
  * @return MKV_ERR_BUSY           Transfers, operations, plans or maps had been left
  *                                open; they are logged by name and closed.
- * @return MKV_ERR_DRAIN_TIMEOUT  A transfer could not be proven quiet, or a connection
- *                                or what it had begun did not end: a peer or UCX may
- *                                still touch memory of regions, which must not be
- *                                freed. What UCX still uses is leaked. Also if
- *                                something had been left open.
- * @return MKV_ERR_TRANSPORT      UCX failed to deregister memory of regions, which must
- *                                not be freed either. Also if something had been left
- *                                open.
+ * @return MKV_ERR_DRAIN_TIMEOUT A transfer could not be proven quiet, or a connection
+ *                                or its operations did not end: a peer or UCX may still
+ *                                touch memory of regions, which must not be freed.
+ *                                Objects that UCX still uses are leaked. Has precedence
+ *                                over MKV_ERR_BUSY.
+ * @return MKV_ERR_TRANSPORT UCX failed to deregister memory of regions, which must not
+ *                                be freed either. Has precedence over MKV_ERR_BUSY.
  */
 mkv_status_t mkv_close(mkv_ctx_t *ctx);
 
 /* ---- 2. Regions ------------------------------------------------------------------ */
 
 enum {
-    MKV_REGION_OPTIONAL = 1 << 0, /**< A map is made also if the peer has none */
+    MKV_REGION_OPTIONAL = 1 << 0, /**< A map may lack it at the peer */
     MKV_REGION_BYTES = 1 << 1, /**< Memory without units, for plans of bytes: n_units,
                                      unit_bytes and unit_stride are 0. It is exposed as
                                      block 0, and may be of another length there */
     MKV_REGION_ONE_SIDED = 1 << 2,  /**< Peers may read and write all of it at any time,
-                                        by mkv_op_post(); without it only what a transfer
-                                        exposes is touched */
+                                        by mkv_op_post(); without the flag they access
+                                        only blocks that a transfer exposes */
     MKV_REGION_REPLICATED = 1 << 3, /**< Every TP rank holds the same */
     MKV_REGION_CP_REPLICATED = 1 << 4, /**< Every CP rank holds the same data; else each
                                             has its own tokens and its own list */
@@ -344,9 +343,9 @@ typedef struct mkv_region {
     void *alloc_base;           /**< Allocation around base, if known, else NULL */
     uint64_t alloc_length;      /**< Its bytes; 0 if unknown */
     uint64_t outer;             /**< 0: 1 */
-    uint64_t inner_bytes; /**< 0: what is left of unit_bytes; needed to move parts of a
+    uint64_t inner_bytes; /**< 0: the rest of unit_bytes; needed to move parts of a
                                unit's tokens */
-    uint32_t num_groups;  /**< 0: one element, which is not shared out */
+    uint32_t num_groups;  /**< 0: one element, which is not divided among ranks */
     uint32_t groups[MKV_MAX_GROUPS]; /**< Elements over all ranks; the rest is 0 */
     uint32_t shard_rank;             /**< Rank among those that share the axis */
     uint32_t shard_size; /**< Ranks that share the region; 0: all TP ranks */
@@ -378,17 +377,17 @@ mkv_status_t mkv_region_add(mkv_ctx_t *ctx, const mkv_region_t *region,
 mkv_status_t mkv_regions_commit(mkv_ctx_t *ctx, uint64_t *epoch_p);
 
 /**
- * Take regions back; their memory may be freed after MKV_OK. All or nothing, except for
- * MKV_ERR_TRANSPORT.
+ * Deregister regions; their memory may be freed after MKV_OK. All or nothing, except
+ * for MKV_ERR_TRANSPORT.
  *
- * Peers are notified, and their maps on these regions turn stale. An engine sleeps by
- * drop, and resumes by add and commit.
+ * Peers are notified, and their maps on these regions turn stale. An engine drops its
+ * regions to sleep, and adds and commits them to resume.
  *
- * @return MKV_OK, MKV_ERR_NOTFOUND, or MKV_ERR_BUSY: a map or an operation of this
- *         side uses one of them. Operations of peers (MKV_REGION_ONE_SIDED) are unknown
- *         here: agree with the peers first. MKV_ERR_TRANSPORT: all are taken back, but
- *         UCX failed to deregister memory. That memory must not be freed, as a device
- *         may still reach it.
+ * @return MKV_OK, MKV_ERR_NOTFOUND, or MKV_ERR_BUSY: a map or an operation of this side
+ *         uses one of them. Operations of peers (MKV_REGION_ONE_SIDED) are unknown
+ *         here: agree with the peers first. MKV_ERR_TRANSPORT: all regions are dropped,
+ *         but UCX failed to deregister memory. That memory must not be freed, as a
+ *         device may still reach it.
  */
 mkv_status_t mkv_regions_drop(mkv_ctx_t *ctx, const mkv_region_id_t *ids,
                               size_t num_ids);
@@ -401,7 +400,8 @@ typedef enum mkv_blob_kind {
 } mkv_blob_kind_t;
 
 /**
- * Describe this context for @ref mkv_peer_add elsewhere; carry it as you like.
+ * Describe this context for @ref mkv_peer_add in another process; send the bytes over
+ * any channel.
  *
  * @param [out]    buffer    May be NULL when *length_p is 0.
  * @param [in,out] length_p  In: room, out: bytes needed, in both cases below.
@@ -427,7 +427,7 @@ mkv_status_t mkv_blob(mkv_ctx_t *ctx, mkv_blob_kind_t kind, void *buffer,
  * to a handle: maps of the former handle are refused with MKV_ERR_PEER, and new maps
  * need no change of regions.
  *
- * @param [in]  name    Name in texts here; NULL: what the peer calls itself.
+ * @param [in] name Name in texts here; NULL: the peer's own name.
  * @param [out] peer_p  Valid until @ref mkv_peer_close.
  *
  * @return MKV_OK, MKV_ERR_NOMEM, MKV_ERR_VERSION, MKV_ERR_PROTOCOL: malformed bytes,
@@ -472,7 +472,7 @@ typedef enum mkv_slow {
 typedef struct mkv_peer_attr {
     size_t size;
     mkv_peer_state_t state;
-    mkv_status_t status; /**< Why calls fail: reason of FAILED and CLOSED */
+    mkv_status_t status; /**< Reason of the states FAILED and CLOSED */
     char error[256];
     char name[64];
     char transports[192]; /**< "mori_xgmi/xgmi0 tcp/lo", empty before READY */
@@ -529,11 +529,13 @@ mkv_status_t mkv_peer_declare_dead(mkv_peer_t *peer);
 enum {
     MKV_MAP_INTERSECT = 1 << 0, /**< Pair what both have (pipeline stages, draft
                                      layers); default: every region must pair */
-    MKV_MAP_ANY_RANK = 1 << 1,  /**< Replicated data comes from this very peer, even if
-                                     other ranks hold it: TP ranks need not be equal,
+    MKV_MAP_ANY_RANK = 1 << 1,  /**< Replicated data comes from this peer, even if other
+                                     ranks hold it as well: TP ranks need not be equal,
                                      and no source is elected */
-    MKV_MAP_SRC = 1 << 2,       /**< For transfers in which this side is the source */
-    MKV_MAP_DST = 1 << 3,       /**< ... the destination */
+    MKV_MAP_SRC = 1 << 2,       /**< The map is for transfers in which this side is the
+                                 *   source */
+    MKV_MAP_DST = 1 << 3,       /**< The map is for transfers in which this side is the
+                                 *   destination */
     MKV_MAP_TOKENS = 1 << 4 /**< Block lists are token lists: token t is the token t %
                                  tokens_per_unit of block t / tokens_per_unit. On
                                  both sides alike */
@@ -559,8 +561,8 @@ typedef struct mkv_map_params {
  * which side is the source: set MKV_MAP_SRC or MKV_MAP_DST unless it makes no
  * difference.
  *
- * **Unequal blocks.** Where one side's tokens_per_unit is a multiple of the other's,
- * one block of it goes with so many of the other's; see mkv_plan_create().
+ * **Unequal blocks.** Where one side's tokens_per_unit is k times the other's, one of
+ * its blocks pairs with k of the other's; see mkv_plan_create().
  *
  * @param [in]  params  NULL for defaults.
  *
@@ -586,8 +588,9 @@ typedef struct mkv_map_component {
                                 over all pairs, layers and parts */
     uint64_t dst_bytes_per_unit; /**< Bytes of one unit at the destination: the maps
                                     with all its sources move each once */
-    uint32_t num_sources;        /**< Ranks that give to the destination: legs that it
-                                      needs. Without MKV_MAP_DST: as if the peer were */
+    uint32_t num_sources;        /**< Ranks that send to the destination, each of which
+                                      needs a leg. Without MKV_MAP_DST: for the peer as
+                                      destination */
     uint32_t num_destinations;   /**< Ranks that the source sends to */
     uint64_t reserved[2];        /**< 0 */
 } mkv_map_component_t;
@@ -610,8 +613,8 @@ mkv_status_t mkv_map_destroy(mkv_map_t *map);
 
 /**
  * Block lists of one component. Position i of one list belongs to i of the other; where
- * a block of one side is as long as k of the other, to the positions from k * i on, and
- * the last one may have fewer.
+ * a block of one side is as long as k of the other, it belongs to the positions from k
+ * * i on, and the last one may have fewer.
  */
 typedef struct mkv_units {
     uint32_t component;
@@ -623,9 +626,9 @@ typedef struct mkv_units {
 } mkv_units_t;
 
 enum {
-    MKV_PLAN_KEEP_ORDER = 1 << 0, /**< Merge only neighbours in the given order; needed
-                                       to post ranges of positions. Default: sorted by
-                                       local block first, which merges more */
+    MKV_PLAN_KEEP_ORDER = 1 << 0, /**< Keep the given order; needed to post ranges of
+                                       positions. Default: sort by local block, which
+                                       merges more */
     MKV_PLAN_UNCHECKED = 1 << 1   /**< Posts are not compared with what was exposed; the
                                        other side still does so at the end */
 };
@@ -735,13 +738,13 @@ typedef struct mkv_expect {
     uint32_t component;
     uint32_t num_units;
     uint64_t num_bytes; /**< WRITE by plans of bytes: bytes that each leg must deliver,
-                             instead of num_units; 0: unknown and not checked */
+                             in place of num_units; 0: unknown and not checked */
 } mkv_expect_t;
 
 /**
  * Order of posts that wait for one peer's credits (options MAX_INFLIGHT_OPS and
- * _BYTES). A call that UCX has got is not overtaken any more, so posts of low priority
- * fill half of the credits at most, and the rest is free at once for higher priorities.
+ * _BYTES). A call given to UCX cannot be overtaken. So posts of low priority fill at
+ * most half of the credits, and the rest is free for higher priorities.
  */
 typedef enum mkv_priority {
     MKV_PRIORITY_NORMAL,
@@ -759,9 +762,9 @@ typedef struct mkv_xfer_params {
     uint32_t flags;             /**< 0 */
     mkv_map_t *const *legs;     /**< Maps, a different peer each; copied */
     size_t num_legs;            /**< At least 1 */
-    const mkv_expect_t *expect; /**< Passive side: what every leg must deliver. Active
-                                     side of a READ: what it takes of each leg. NULL:
-                                     all units exposed */
+    const mkv_expect_t *expect; /**< Passive side: units that every leg must deliver.
+                                     Active side of a READ: units that it reads over
+                                     each leg. NULL: all units exposed */
     size_t num_expect;
     uint32_t bind_timeout_ms; /**< 0: options BIND_TIMEOUT, XFER_TIMEOUT, ... */
     uint32_t xfer_timeout_ms;
@@ -770,8 +773,8 @@ typedef struct mkv_xfer_params {
     void *user_data; /**< Comes back in events */
     /** Called once when the transfer is done, failed or aborted, before the event can
      * be polled: for streams of a GPU that wait for the data, e.g. on a word of host
-     * memory that this sets. Runs in the thread that detects the end, with the lock
-     * held: it must not call this library on the same context. NULL: none. */
+     * memory that the callback sets. Runs in the thread that detects the end, with the
+     * lock held: it must not call this library on the same context. NULL: none. */
     void (*ended)(void *arg, mkv_status_t status);
     void *ended_arg;
     mkv_priority_t priority; /**< Priority of this side's posts, if it puts or gets */
@@ -782,10 +785,11 @@ typedef struct mkv_xfer_params {
  * Open one side of a transfer.
  *
  * Messages that the other side sent before the open were kept and are handled now. If
- * it has given up already, the transfer fails at once, with its code and text. An
- * instance of the same (id, epoch) that it has opened since fails too, so a retry must
- * take another epoch. Two sides that would both expose fail with MKV_ERR_INVALID. Two
- * sides that both wait for the other's blocks cannot detect it and end by the deadline.
+ * the other side has given up already, the transfer fails at once, with its code and
+ * text. A later instance of the same (id, epoch) on the other side fails too, so a
+ * retry must use another epoch. Two sides that would both expose fail with
+ * MKV_ERR_INVALID. Two sides that both wait for the other's blocks cannot detect it and
+ * end by the deadline.
  *
  * @return MKV_OK, MKV_ERR_NOMEM, MKV_ERR_INVALID, MKV_ERR_DUPLICATE: (id, epoch) is
  *         open on one of these peers, MKV_ERR_PEER: a peer has failed, MKV_ERR_STALE.
@@ -796,12 +800,14 @@ mkv_status_t mkv_xfer_open(mkv_ctx_t *ctx, const mkv_xfer_params_t *params,
 #define MKV_LEG_ALL UINT32_MAX
 
 /**
- * Request a transfer that the other side may not expect: unless it has opened it, it
- * gets MKV_EV_INCOMING. It then makes a map of the requesting peer and opens its side
- * as usual, or calls mkv_xfer_refuse(), or lets the deadlines expire.
+ * Request a transfer that the other side may not expect. Unless the other side has
+ * opened it, MKV_EV_INCOMING is raised there. The other side then makes a map of the
+ * requesting peer and opens its side as usual, or calls mkv_xfer_refuse(), or lets the
+ * deadlines expire.
  *
- * A reader calls this if the source cannot know its readers. The destination of a WRITE
- * exposes first and then calls this, so that the event shows its units to the source.
+ * A reader calls this if the source has no list of its readers. The destination of a
+ * WRITE exposes first and then calls this, so that the event shows its units to the
+ * source.
  *
  * @param [in] leg   Index into the legs, or MKV_LEG_ALL. Nothing is sent to a side that
  *                   has opened already, or on a leg that has failed.
@@ -828,7 +834,7 @@ mkv_status_t mkv_xfer_refuse(mkv_peer_t *peer, uint64_t id, uint32_t epoch,
                              mkv_status_t code, const char *reason);
 
 /**
- * Passive side: show my blocks to the active side, which gets MKV_EV_EXPOSED.
+ * Passive side: expose blocks to the active side, which gets MKV_EV_EXPOSED.
  *
  * @param [in] leg       Index into the legs, or MKV_LEG_ALL: those that have not
  * failed; each leg once.
@@ -844,7 +850,7 @@ mkv_status_t mkv_xfer_refuse(mkv_peer_t *peer, uint64_t id, uint32_t epoch,
 mkv_status_t mkv_xfer_expose(mkv_xfer_t *xfer, uint32_t leg, const mkv_units_t *units,
                              size_t num_units, const void *meta, size_t meta_length);
 
-/** Which parts of a selection are given; the others must be 0, and select everything.
+/** Members of a selection that are set; the others must be 0 and select everything.
  */
 enum {
     MKV_SEL_COMPONENTS = 1 << 0,
@@ -879,10 +885,11 @@ typedef struct mkv_sel {
 /** Delays a post until its source data is complete. */
 typedef struct mkv_gate {
     size_t size;
-    /** 1 open, 0 not yet, negative: fail with MKV_ERR_GATE. NULL: open when @a id was
-     *  signalled with @a value or a greater one. Called with the lock held, until it is
-     *  open, once the post is the first of its leg. Callers are mkv_xfer_post() to the
-     *  peer, or the thread that holds the lock meanwhile, and progress. */
+    /** Returns 1: open, 0: not yet, negative: fail with MKV_ERR_GATE. NULL: open when
+     *  @a id was signalled with @a value or a greater one. Called with the lock held
+     *  while the post is the first of its leg, until the gate is open. Callers are
+     *  mkv_xfer_post() to the peer, the thread that holds the lock meanwhile, and
+     *  progress. */
     int (*ready)(void *arg);
     void *arg;
     uint64_t id;    /**< For mkv_gate_signal(); any number of posts may share it */
@@ -890,9 +897,9 @@ typedef struct mkv_gate {
 } mkv_gate_t;
 
 /**
- * Active side: move a part of a plan. Never waits, never reports "queue full": what
- * does not fit is queued, in order per leg. A gated post holds back later ones of its
- * leg only.
+ * Active side: move a part of a plan. Never waits and never reports "queue full": posts
+ * without credit are queued, in order per leg. A gated post holds back later ones of
+ * its leg only.
  *
  * Nothing is allocated for a repeated post. The plan must live until the transfer is
  * quiet.
@@ -911,9 +918,9 @@ mkv_status_t mkv_xfer_post(mkv_xfer_t *xfer, uint32_t leg, mkv_plan_t *plan,
                            const mkv_sel_t *sel, const mkv_gate_t *gate);
 
 /**
- * Let the value of an id be at least @a value: gates that wait for it or less are open,
- * whether they were posted before or come later. A stream that counts what it has
- * computed needs one id; values begin at 0 and never fall.
+ * Raise the value of an id to at least @a value: gates that wait for this value or less
+ * are open, whether they were posted before or later. A stream that counts its finished
+ * steps needs one id; values begin at 0 and never fall.
  *
  * Any thread may call it, also in callbacks of a GPU runtime: it takes no lock, does
  * not wait, and wakes a thread that sleeps on mkv_event_fd(). Posts move in progress.
@@ -929,14 +936,14 @@ mkv_status_t mkv_gate_forget(mkv_ctx_t *ctx, uint64_t id);
  * Active side: no more posts on the leg (or MKV_LEG_ALL: those that have not failed).
  *
  * When all its posts are complete and, in WRITE, flushed to the peer's memory, the
- * passive side is notified and verifies the counts. May be called before anything
- * completed.
+ * passive side is notified and verifies the counts. May be called before any post is
+ * complete.
  *
  * @return MKV_OK, MKV_ERR_BUSY: event EXPOSED has not come yet, MKV_ERR_INVALID: not
- *         the active side, or sealed already,
- *         MKV_ERR_LENGTH: a layer got more or fewer units than are expected,
- *         MKV_ERR_DUPLICATE: a unit was posted twice and a second one not at all (in
- *         both cases the transfer fails), or the transfer's error when it is terminal.
+ *         the active side, or sealed already, MKV_ERR_LENGTH: a layer got more or fewer
+ *         units than expected, MKV_ERR_DUPLICATE: a unit was posted twice and a second
+ *         one not at all (in both cases the transfer fails), or the transfer's error
+ *         when it is terminal.
  */
 mkv_status_t mkv_xfer_seal(mkv_xfer_t *xfer, uint32_t leg);
 
@@ -973,7 +980,7 @@ typedef struct mkv_xfer_attr {
     int is_quarantined; /**< Drain timed out: quiet only when a peer proves it */
     uint32_t reserved;  /**< 0 */
     char error[256];
-    char waiting_for[128];      /**< Which leg, and what it waits for */
+    char waiting_for[128];      /**< Leg and condition that the transfer waits for */
     uint64_t posted, completed; /**< Pieces of memory */
     uint64_t bytes; /**< Completed; passive side: as the DONE message reports */
     uint64_t age_ns;
@@ -1050,7 +1057,7 @@ mkv_status_t mkv_xfer_abort_leg(mkv_xfer_t *xfer, uint32_t leg, mkv_status_t cod
                                 const char *reason);
 
 /**
- * Move the deadline that runs now to @a timeout_ms from now.
+ * Move the present deadline to @a timeout_ms from now.
  *
  * @return MKV_OK, MKV_ERR_INVALID: 0 ms.
  */
@@ -1073,7 +1080,7 @@ mkv_status_t mkv_xfer_close(mkv_xfer_t *xfer);
 
 /* ---- One-sided operations -------------------------------------------------------- */
 
-/** A stretch of bytes of a region here and of one of the peer's. */
+/** A range of bytes of a region here and of a region of the peer. */
 typedef struct mkv_op_piece {
     mkv_region_id_t local; /**< A committed region of this context */
     /** The peer's region: the number that mkv_region_add() returned there, which the
@@ -1087,7 +1094,7 @@ enum {
     MKV_OP_NOTIFY = 1 << 0, /**< The peer receives MKV_EV_NOTE at the operation's end */
     /** If all bytes have moved when mkv_op_post() returns, the operation is closed
      * already: *op_p is NULL, and no event follows. The call makes up to two rounds of
-     * progress, with the callbacks that these call */
+     * progress, with their callbacks */
     MKV_OP_AT_ONCE = 1 << 1
 };
 
@@ -1107,15 +1114,15 @@ typedef struct mkv_op_params {
 } mkv_op_params_t;
 
 /**
- * Move bytes to or from memory that the peer has opened for it (MKV_REGION_ONE_SIDED),
- * without a call of the peer's application. If a transport emulates puts and gets
- * (tcp), the peer's UCX worker must be progressed.
+ * Move bytes to or from memory that the peer has opened for this purpose
+ * (MKV_REGION_ONE_SIDED), without a call of the peer's application. If a transport
+ * emulates puts and gets (tcp), the peer's UCX worker must be progressed.
  *
- * Never waits, never reports "queue full". Pieces go to UCX as lists where the lane
- * takes them. The operation ends with MKV_EV_DONE, MKV_EV_FAILED or MKV_EV_ABORTED and
- * then MKV_EV_QUIET, each with event.op. A WRITE that is done has arrived in the peer's
- * memory before the peer gets MKV_EV_NOTE. If an operation fails after the connection
- * was made, the peer gets MKV_EV_NOTE with the error.
+ * Never waits and never reports "queue full". Pieces go to UCX as lists where the lane
+ * supports lists. The operation ends with MKV_EV_DONE, MKV_EV_FAILED or MKV_EV_ABORTED
+ * and then MKV_EV_QUIET, each with event.op. A WRITE that is done has arrived in the
+ * peer's memory before the peer gets MKV_EV_NOTE. If an operation fails after the
+ * connection was made, the peer gets MKV_EV_NOTE with the error.
  *
  * After MKV_EV_QUIET nothing touches this side's memory for the operation. The peer's
  * memory is not touched either where the transport writes to it directly (mori_xgmi,
@@ -1133,8 +1140,8 @@ typedef struct mkv_op_params {
  * @return MKV_ERR_BUSY         The peer is not ready, a local region not committed, or
  *                              there is no room for the note, as for mkv_send().
  * @return MKV_ERR_PEER         The peer has failed.
- * @return MKV_ERR_NOTFOUND     There is no such local region, or the peer has not
- *                              announced the remote one: its commit may be on its way.
+ * @return MKV_ERR_NOTFOUND There is no such local region, or the peer has not announced
+ *                              the remote one: its commit may be in flight.
  * @return MKV_ERR_INVALID      A flag, a mode, a length of 0, or a region of the peer
  *                              without MKV_REGION_ONE_SIDED.
  * @return MKV_ERR_BOUNDS       A piece leaves its region.
@@ -1150,7 +1157,7 @@ typedef struct mkv_op_attr {
     mkv_status_t status; /**< MKV_INPROGRESS, MKV_OK, or the first error */
     int is_quiet;
     char error[256];
-    uint64_t pieces; /**< Neighbours on both sides are one */
+    uint64_t pieces; /**< Pieces that are neighbours on both sides count as one */
     uint64_t bytes;
     uint64_t num_ucp_calls;
     uint64_t age_ns;
@@ -1186,9 +1193,8 @@ mkv_status_t mkv_op_close(mkv_op_t *op);
  *   that it wrote to, unless the owner sets UCX_MORI_RDMA_GPU_FLUSH=n; with UCX's RDMA
  *   transports with FENCE=flush, because their flush covers the NIC only;
  * - a kernel that runs already: with none of them for certain, as its caches may hold
- *   old lines. It has to load past them (system-scope acquire).
- * A READ ends when the bytes have been handed to this side's memory system; nothing is
- * read back for it.
+ *   old lines. The kernel must load with system-scope acquire. A READ ends when the
+ *   bytes have been handed to this side's memory system; nothing is read back for it.
  */
 typedef enum mkv_event_type {
     MKV_EV_PEER_READY,
@@ -1211,9 +1217,9 @@ typedef enum mkv_event_type {
                          open here: peer, id, epoch, value = its mkv_mode_t, data; if it
                        has exposed, units (remote lists) and header (meta). All valid
                        until the next mkv_poll() */
-    MKV_EV_PEER_REGIONS, /**< The peer has committed or dropped regions: id = the epoch
-                             of these, value = maps of it that are stale. What came
-                             until it is polled is in one event */
+    MKV_EV_PEER_REGIONS, /**< The peer has committed or dropped regions: id = their
+                             epoch, value = number of stale maps of the peer. One event
+                             covers all changes until it is polled */
     MKV_EV_LEG, /**< A transfer of several legs: one has ended. Each once, before the
                      transfer's terminal event: leg, peer, status (MKV_OK: complete, or
                      its error), text; see mkv_xfer_query_leg() */
@@ -1224,7 +1230,7 @@ typedef enum mkv_event_type {
     MKV_EV_ARRIVED /**< Destination: the bytes of a post with MKV_SEL_NOTIFY are there:
                       leg, peer, value = mkv_sel_t's. Visibility is as after DONE. Comes
                       before DONE, in no order among posts, and never after an error.
-                      Only DONE proves the bytes against a peer that lies */
+                      Only DONE is verified and holds against a faulty peer */
 } mkv_event_type_t;
 
 const char *mkv_event_string(mkv_event_type_t type);
@@ -1251,7 +1257,7 @@ typedef struct mkv_event {
                        NULL if not about one, or closed meanwhile */
 } mkv_event_t;
 
-/** Move everything that can move now; threads call it with option PROGRESS_THREADS.
+/** Move everything that can move now; with option PROGRESS_THREADS threads call it.
  *  @return Number of steps that were made. */
 unsigned mkv_progress(mkv_ctx_t *ctx);
 
@@ -1278,9 +1284,9 @@ mkv_status_t mkv_event_fd(mkv_ctx_t *ctx, int *fd_p);
 /**
  * Prepare to sleep on the descriptor; includes the deadlines.
  *
- * Sleeping is this loop, from mkv_open() on, and nothing else: mkv_progress(), then
+ * A thread that sleeps must run this loop from mkv_open() on: mkv_progress(), then
  * mkv_poll(); without an event mkv_arm(); on MKV_OK sleep until the descriptor is
- * readable; again. Calls and progress of other threads end the sleep, too.
+ * readable; repeat. Calls and progress of other threads end the sleep, too.
  *
  * @return MKV_OK: sleep, MKV_ERR_BUSY: call mkv_progress() and mkv_poll() first (the
  *         last progress moved something, a call came after it, an event waits, or a
@@ -1337,14 +1343,15 @@ typedef struct mkv_stats {
     uint64_t blocks_held; /**< Blocks exposed here by transfers that are not quiet */
 } mkv_stats_t;
 
-/** @param [in] peer  Count only this peer's, or NULL: all. @return MKV_OK. */
+/** @param [in] peer Count only this peer's transfers, or NULL: all. @return MKV_OK. */
 mkv_status_t mkv_stats(mkv_ctx_t *ctx, const mkv_peer_t *peer, mkv_stats_t *stats);
 
 enum {
     MKV_DUMP_CONFIG = 1 << 0,
     MKV_DUMP_REGIONS = 1 << 1,
     MKV_DUMP_PEERS = 1 << 2,
-    MKV_DUMP_XFERS = 1 << 3, /**< Each with state, age and what it waits for */
+    MKV_DUMP_XFERS = 1 << 3, /**< Each with state, age and the condition that it waits
+                              *   for */
     MKV_DUMP_STATS = 1 << 4,
     MKV_DUMP_ALL = (1 << 5) - 1
 };
@@ -1360,7 +1367,8 @@ mkv_status_t mkv_dump(mkv_ctx_t *ctx, uint32_t sections,
 
 /* ---- 9. Pure helpers ------------------------------------------------------------- */
 
-/** `count` blocks that are neighbours on both sides. Complete: it never grows. */
+/** `count` blocks that are neighbours on both sides. The structure is complete and
+ * never grows. */
 typedef struct mkv_run {
     uint32_t local, remote; /**< First block of each side */
     uint32_t count;

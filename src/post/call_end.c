@@ -25,7 +25,7 @@ void mkv_post_over(mkv_post_t *post)
     }
 }
 
-/* Out of line: most calls are not the last */
+/* Not inlined: most calls are not the last */
 void mkv_post_none_in_flight(mkv_post_t *post)
 {
     if (post->must_repeat || mkv_post_is_at_end(post)) {

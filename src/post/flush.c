@@ -22,8 +22,8 @@ static void mkv_peer_end_flush(mkv_peer_t *peer, ucs_status_t status)
     while (!mkv_list_is_empty(&peer->flush_running)) {
         leg = mkv_list_head(&peer->flush_running, mkv_leg_t, flush);
         mkv_list_del(&leg->flush);
-        if (leg->puts == MKV_PUTS_FLUSHING) { /* else puts followed */
-            leg->puts = MKV_PUTS_ARRIVED;     /* or never: the connection has failed */
+        if (leg->puts == MKV_PUTS_FLUSHING) { /* otherwise puts followed */
+            leg->puts = MKV_PUTS_ARRIVED;     /* never on a failed connection */
         }
         if (status != UCS_OK) {
             mkv_leg_fail(leg, mkv_status_of_ucs(status),
@@ -83,7 +83,7 @@ void mkv_flush_cleanup(mkv_ctx_t *ctx)
 {
     if ((ctx->read_back != NULL) &&
         (ucp_mem_unmap(ctx->ucp_context, ctx->read_back_memh) == UCS_OK)) {
-        free(ctx->read_back); /* otherwise a device may still reach it */
+        free(ctx->read_back); /* else a device may still reach the memory */
     }
 }
 
@@ -107,17 +107,17 @@ static void mkv_rmem_read_back(mkv_peer_t *peer, const mkv_rmem_t *rmem)
     }
 }
 
-/* The best lane does not always carry: a fabric may not reach this memory */
+/* The best lane may not carry the calls: a fabric may not reach this memory */
 static bool mkv_peer_puts_over_rdma(const mkv_peer_t *peer)
 {
     return (peer->backend == MKV_BACKEND_RDMA) || mkv_paths_use(peer, MKV_BACKEND_RDMA);
 }
 
 /*
- * A read follows earlier writes through the NIC and over PCIe, and pushes them to where
- * the GPU sees them. One read for each device would do, but the device of an allocation
- * is not known here.
- * @return It has begun, and ends the flush.
+ * A read follows earlier writes through the NIC and over PCIe, and pushes them to the
+ * GPU's memory. One read for each device is enough, but the device of an allocation is
+ * unknown here.
+ * @return Whether the read has begun, which then ends the flush.
  */
 static bool mkv_peer_read_back(mkv_peer_t *peer)
 {

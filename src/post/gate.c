@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-/** A signalled gate; its value follows its id. */
+/** A signalled gate, with its id and value. */
 typedef struct mkv_signal {
     struct mkv_signal *next;
     uint64_t id, value;
@@ -62,8 +62,8 @@ unsigned mkv_gates_take(mkv_ctx_t *ctx)
     return count;
 }
 
-/* Takes no lock: a runtime's thread may call this, which must not wait for a copy that
- * another thread posts. */
+/* Takes no lock, because a runtime's thread may call this and must not wait for a copy
+ * that another thread posts. */
 mkv_status_t mkv_gate_signal(mkv_ctx_t *ctx, uint64_t id, uint64_t value)
 {
     mkv_signal_t *signal;

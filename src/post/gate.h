@@ -8,14 +8,14 @@
  * Signals of gates without a callback.
  *
  * mkv_gate_signal() takes no lock. It queues a node, which the next call that makes
- * progress or posts takes in under the context's lock.
+ * progress or posts processes under the context's lock.
  */
 
 #include "base/ctx.h"
 
 /**
- * Take in queued signals.
- * @return How many.
+ * Process queued signals.
+ * @return Number of signals.
  */
 unsigned mkv_gates_take(mkv_ctx_t *ctx);
 

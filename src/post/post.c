@@ -15,8 +15,8 @@
  * gives UCX the same arrays. If the post lies in one allocation on both sides, the key
  * and handle arrays hold one repeated value and all posts share them.
  *
- * Credits count calls and bytes. The callback of a call does not know its bytes. So a
- * completing call returns the average over the calls given, and the last one returns
+ * Credits count calls and bytes. The callback of a call has no record of its bytes. So
+ * a completing call returns the average over the calls given, and the last one returns
  * the rest.
  */
 
@@ -109,7 +109,7 @@ static void __attribute__((noinline)) mkv_post_piece_failed(void *user_data,
 
 /*
  * Called by the callback.
- * @return It came within the call, as if that had returned the status.
+ * @return Whether it ran within the call, as if the call had returned the status.
  */
 static bool mkv_calls_answer(mkv_calls_t *calls, void *request, ucs_status_t status)
 {
@@ -184,7 +184,7 @@ static void mkv_post_sgl_status(mkv_calls_t *calls, ucs_status_t status)
         calls->post->must_repeat = true;
         break;
     case MKV_LIST_FAILED:
-        mkv_post_wants_flush(calls->post); /* some of it may have been put */
+        mkv_post_wants_flush(calls->post); /* some bytes may have been put */
         mkv_post_list_failed(calls, status);
         break;
     }
@@ -505,7 +505,7 @@ static unsigned mkv_leg_pump(mkv_leg_t *leg)
             return count; /* out of credits */
         }
         if (mkv_leg_is_over(leg)) {
-            return count; /* it failed and has cleaned up */
+            return count; /* the post failed and has cleaned up */
         }
         mkv_list_del(&post->list);
         mkv_list_add_tail(&leg->running, &post->list);

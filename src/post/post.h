@@ -43,7 +43,7 @@ typedef struct mkv_post {
     bool has_pieces;       /**< Some pieces went as single calls, not in a list */
     bool is_too_long;      /**< Does not fit into a PULL */
     uint64_t pull_bytes;   /**< Pulled: bytes of the whole post */
-    bool must_repeat;      /**< A list was refused: once more, piece by piece */
+    bool must_repeat;      /**< UCX refused a list: start again, piece by piece */
     uint64_t num_elements; /**< Elements of the whole post */
     uint64_t elements, bytes; /**< Posted to UCX so far */
     uint64_t num_inflight;    /**< UCX calls */

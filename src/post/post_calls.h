@@ -2,7 +2,7 @@
 
 /**
  * @file
- * Calls of UCX in flight: what their completion has to know.
+ * State of UCX calls in flight for their completion.
  *
  * Calls that follow each other in a post share a group. A group lies at a multiple of
  * its size, and the user data of a call is the group's address plus the call's number,

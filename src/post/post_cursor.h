@@ -4,7 +4,7 @@
  * @file
  * A post's place in its plan: a cursor over (pair, run, unit).
  *
- * Inline, because posting asks for every piece. The caller holds the context's lock,
+ * Inline, because posting uses it for every piece. The caller holds the context's lock,
  * and nothing here fails.
  */
 
@@ -175,8 +175,8 @@ static inline bool mkv_post_next_bytes(mkv_post_t *post, const mkv_pair_t *pair,
     return true;
 }
 
-/* Take the next piece of the pair under the cursor; 0 at its end. Part of the
- * loops that call it, whatever GCC thinks of its size: a call costs 27 instructions. */
+/* Take the next piece of the pair under the cursor; 0 at its end. Forced inline against
+ * GCC's limit of size: a call costs 27 instructions. */
 static inline __attribute__((always_inline)) bool mkv_post_next_of(
     mkv_post_t *post, const mkv_stretch_t *stretch, const mkv_plan_part_t *part,
     mkv_piece_t *piece)

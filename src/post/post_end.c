@@ -18,7 +18,7 @@ static mkv_post_t *mkv_post_alloc(mkv_ctx_t *ctx)
     if (!mkv_list_is_empty(&ctx->free_posts)) {
         post = mkv_list_head(&ctx->free_posts, mkv_post_t, list);
         mkv_list_del(&post->list);
-        lists = post->lists; /* with room, and empty */
+        lists = post->lists; /* keeps its memory and is empty */
     } else {
         post = malloc(sizeof(*post));
         if (post == NULL) {

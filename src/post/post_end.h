@@ -25,7 +25,8 @@ void mkv_posts_free(mkv_list_t *posts);
 /** Restart the post, before all queued posts of the leg. */
 void mkv_post_again(mkv_post_t *post);
 
-/** Whether a complete list has arrived and is visible there; otherwise after a flush.
+/** Whether a complete list has arrived at the peer and is visible there without a
+ * flush.
  */
 bool mkv_post_lists_arrive(const mkv_post_t *post);
 

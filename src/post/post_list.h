@@ -20,7 +20,7 @@
 /** The arrays of one list, and the post that they belong to. */
 typedef struct mkv_lists {
     mkv_sel_t sel;
-    mkv_cursor_t from, to; /* cursor of the post before and behind them */
+    mkv_cursor_t from, to; /* cursor of the post before and after the entries */
     void **buffers;
     size_t *lengths;
     uint64_t *remotes;
@@ -31,8 +31,8 @@ typedef struct mkv_lists {
 } mkv_lists_t;
 
 /**
- * Get one list from the post's cursor on, and move the cursor behind it: the one that
- * an earlier post of the plan made, if it is still there, or a new one.
+ * Get one list from the post's cursor on, and move the cursor after it. Returns the
+ * list of an earlier post of the plan if it is cached, else a new one.
  *
  * @param [in] first  The pair under the cursor.
  *

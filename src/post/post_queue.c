@@ -128,7 +128,7 @@ static mkv_status_t mkv_xfer_post_locked(mkv_xfer_t *xfer, uint32_t index,
     xfer->ctx->round_cost = 0;
     (void)mkv_peer_pump(leg->peer);
     if (!mkv_list_is_empty(&leg->busy)) {
-        mkv_leg_note(leg); /* its turn, which reads the signal, may not have come */
+        mkv_leg_note(leg); /* progress, which reads the signal, may not have run */
     }
     return MKV_OK;
 }

@@ -74,7 +74,7 @@ static mkv_status_t mkv_part_find_twice(const mkv_plan_part_t *part, uint32_t *i
     return status;
 }
 
-/* A plan does not change: it is searched once, and not at all where no block can occur
+/* Search a plan once, as it does not change, and not at all where no block can occur
  * twice */
 static mkv_status_t mkv_part_check_distinct(mkv_plan_part_t *part, uint32_t *id_p)
 {

@@ -5,8 +5,8 @@
 
 /**
  * @file
- * A post moves what the peer exposed to this transfer, and nothing else. The caller
- * holds the context's lock.
+ * Checks that a post moves only blocks that the peer exposed to this transfer. The
+ * caller holds the context's lock.
  */
 
 #include "post/post.h"
@@ -14,7 +14,7 @@
 /**
  * Whether a selection of a plan lies in what was exposed to the leg.
  *
- * A plan that lies in it as a whole is looked at once, however often it is posted.
+ * A plan that was exposed as a whole is checked once for all its posts.
  *
  * @return MKV_OK
  * @return MKV_ERR_BOUNDS     A block was not exposed.

@@ -184,7 +184,7 @@ void mkv_pull_answered(mkv_leg_t *leg, const mkv_msg_t *msg)
     } else {
         post->elements = post->num_elements;
         post->bytes = post->pull_bytes;
-        mkv_post_over(post); /* a trial put of it may be on its way still */
+        mkv_post_over(post); /* a trial put of it may still be in flight */
     }
 }
 

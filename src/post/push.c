@@ -2,10 +2,10 @@
 
 /*
  * Requests are checked like a caller's post, against the blocks exposed to the peer.
- * Then each is a post of the passive side's leg: it takes credits. For a READ it goes
- * as lists and waits for a flush; for a WRITE it consists of gets. A request for blocks
- * which were not exposed fails the transfer. If the move is not possible for other
- * reasons, the request is refused, and the peer moves the blocks itself.
+ * Each then becomes a post of the passive side's leg and takes credits. For a READ it
+ * goes as lists and waits for a flush; for a WRITE it consists of gets. A request for
+ * blocks which were not exposed fails the transfer. If the move is not possible for
+ * other reasons, the request is refused, and the peer moves the blocks itself.
  */
 
 #include "post/push.h"

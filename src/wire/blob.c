@@ -322,8 +322,8 @@ static void mkv_blob_get_region(mkv_rbuf_t *rbuf, mkv_wire_region_t *region)
                              region->unit_stride, region->n_units);
 }
 
-/* Room for `num` records of at least `min` bytes each, or NULL: they cannot be there,
- * or there is no memory, which *status_p then says */
+/* Allocate `num` records of at least `min` bytes each. NULL: the input is too short, or
+ * there is no memory; *status_p has the reason */
 static void *mkv_blob_alloc(const mkv_rbuf_t *rbuf, uint32_t num, size_t min,
                             size_t size, mkv_status_t *status_p)
 {
@@ -453,7 +453,7 @@ static mkv_status_t mkv_blob_get_items(mkv_rbuf_t *rbuf, mkv_blob_info_t *info)
         length = mkv_rbuf_get_u32(rbuf);
         p = mkv_rbuf_get(rbuf, length);
         if ((p == NULL) || ((type < 32) && (seen & (1u << type)))) {
-            return MKV_ERR_PROTOCOL; /* cut, or an item twice */
+            return MKV_ERR_PROTOCOL; /* cut short, or an item occurs twice */
         }
         seen |= (type < 32) ? 1u << type : 0;
 

@@ -336,8 +336,9 @@ void mkv_msg_clear(mkv_msg_t *msg)
     msg->header_length = msg->length = 0;
 }
 
-/* Everything in front of the body: it is ours, whole, and of a version that we know.
- * @return The type as it is on the wire in *type_p. */
+/* Check everything before the body: a complete message of this library, in a supported
+ * version.
+ * @param [out] type_p  The type as it is on the wire. */
 static mkv_status_t mkv_msg_get_header(mkv_rbuf_t *rbuf, mkv_msg_t *msg,
                                        uint16_t *type_p)
 {

@@ -113,7 +113,7 @@ typedef struct mkv_msg {
     uint64_t id; /**< USER, NOTE: caller's; mkv_msg_is_of_xfer(): transfer */
     uint32_t epoch;
     uint64_t from_nonce; /**< Sender's instance of the transfer */
-    uint64_t to_nonce;   /**< Receiver's, 0 if the sender does not know it */
+    uint64_t to_nonce;   /**< Receiver's, 0 if unknown to the sender */
 
     uint32_t serial; /**< PULL, PULLED: post of the active side's leg */
     uint64_t plan;   /**< PULL: plan of the active side; its first post has the runs */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* Messages by which the owner of blocks puts what a reader asks for. */
+/* Messages by which a reader requests puts from the owner of blocks. */
 
 #include "wire/codec.h"
 

@@ -2,7 +2,7 @@
 
 /*
  * Transfers that the peer opens first. One side opens a transfer and sends a request
- * for it. The other side, which could not know the opener, gets an event, and opens the
+ * for it. The other side, which may not expect the opener, gets an event and opens the
  * transfer or refuses it.
  */
 

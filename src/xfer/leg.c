@@ -18,8 +18,8 @@
  *     puts, flush
  *     PULLED(bytes)  ----------------------->  the post is complete
  *
- * A WRITE to host memory that only its owner's GPU reaches is requested so, too: the
- * passive side gets, without a flush.
+ * A WRITE to host memory that only its owner's GPU reaches is requested in the same
+ * way: the passive side gets, without a flush.
  *
  * The active side's memory is quiet when the owner's puts or gets have ended, as the
  * passive side's of a WRITE is: by PULLED, by DRAINED, or by a connection that carries
@@ -303,7 +303,8 @@ bool mkv_leg_is_pulling(const mkv_leg_t *leg)
             (!mkv_list_is_empty(&leg->posts) || !mkv_list_is_empty(&leg->running)));
 }
 
-/* Whether the peer does not touch our memory any more, by its message or by proof */
+/* Whether the peer's message or another proof shows that it does not touch our memory
+ * any more */
 static bool mkv_leg_is_peer_done(const mkv_leg_t *leg)
 {
     return leg->is_peer_drained || mkv_peer_is_harmless(leg->peer);
@@ -487,7 +488,7 @@ void mkv_leg_cleanup(mkv_leg_t *leg)
     leg->xfer->ctx->leg_listener->ended(leg);
     leg->xfer->ctx->leg_listener->freed(leg);
     while (!mkv_list_is_empty(&leg->running)) {
-        mkv_list_del(leg->running.next); /* UCX may call back: rather leak */
+        mkv_list_del(leg->running.next); /* leak the leg, as UCX may call back */
     }
     mkv_tombstone_add(leg->xfer->ctx, leg->remote_nonce);
     mkv_list_del(&leg->hash);

@@ -38,8 +38,8 @@ mkv_leg_t *mkv_leg_find(mkv_peer_t *peer, uint64_t id, uint32_t epoch);
 /**
  * Give an event to the leg's state.
  *
- * @return MKV_OK, MKV_ERR_INVALID or MKV_ERR_PROTOCOL: the state does not know it,
- *         which is logged.
+ * @return MKV_OK, MKV_ERR_INVALID or MKV_ERR_PROTOCOL: the event is invalid in the
+ *         state, which is logged.
  */
 mkv_status_t mkv_leg_take(mkv_leg_t *leg, mkv_leg_event_t event);
 

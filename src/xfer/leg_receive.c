@@ -347,7 +347,7 @@ void mkv_leg_receive(mkv_peer_t *peer, const mkv_msg_t *msg, const void *data,
         if ((leg == NULL) || mkv_leg_is_over(leg)) {
             mkv_incoming_receive(peer, msg, data, length);
         }
-        return; /* else it is open, and the answer is sent or will be */
+        return; /* else the transfer is open, and the answer is sent or will be */
     }
 
     if (msg->type == MKV_MSG_OPEN) {

@@ -29,7 +29,7 @@ typedef enum mkv_xfer_change {
  *
  * @param [inout] state  Unchanged on an error, and where the event has no effect.
  *
- * @return MKV_OK, or MKV_ERR_INVALID: the state does not know the event.
+ * @return MKV_OK, or MKV_ERR_INVALID: the event is invalid in the state.
  */
 mkv_status_t mkv_xfer_state_take(mkv_xfer_state_t *state, mkv_xfer_change_t change);
 
@@ -65,8 +65,8 @@ typedef enum mkv_leg_event {
  *
  * @param [inout] state  Unchanged on an error, and where the event has no effect.
  *
- * @return MKV_OK, or an event that the state does not know: MKV_ERR_PROTOCOL for BIND
- *         and FIN, which the peer sends, MKV_ERR_INVALID for the others.
+ * @return MKV_OK, or for an event that is invalid in the state: MKV_ERR_PROTOCOL for
+ *         BIND and FIN, which the peer sends, MKV_ERR_INVALID for the others.
  */
 mkv_status_t mkv_leg_state_take(mkv_leg_state_t *state, mkv_leg_event_t event);
 

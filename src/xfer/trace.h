@@ -5,8 +5,8 @@
 
 /**
  * @file
- * When a transfer did what: for queries, histograms and the log. The caller holds the
- * context's lock.
+ * Times of a transfer's steps, for queries, histograms and the log. The caller holds
+ * the context's lock.
  */
 
 #include "xfer/xfer.h"

@@ -14,7 +14,7 @@ static void mkv_xfers_look(mkv_peer_t *peer)
 
     mkv_list_for_each(leg, &peer->legs, list)
     {
-        mkv_xfer_dirty(leg->xfer); /* quiet may be provable now */
+        mkv_xfer_dirty(leg->xfer); /* quiet may be proven now */
     }
 }
 

@@ -156,7 +156,7 @@ static inline void mkv_xfer_dirty(mkv_xfer_t *xfer)
 /**
  * Give an event to the transfer's state.
  *
- * @return MKV_OK, MKV_ERR_INVALID: the state does not know it, which is logged.
+ * @return MKV_OK, MKV_ERR_INVALID: the event is invalid in the state, which is logged.
  */
 mkv_status_t mkv_xfer_take(mkv_xfer_t *xfer, mkv_xfer_change_t change);
 
