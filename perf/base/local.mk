@@ -4,5 +4,6 @@ perf_workload_libworkload_la_SOURCES += \
 	perf/base/clock.h \
 	perf/base/error.c perf/base/error.h \
 	perf/base/interrupt.c perf/base/interrupt.h \
+	perf/base/leave.h \
 	perf/base/random.h \
 	perf/base/table.c perf/base/table.h

@@ -3,6 +3,7 @@
 #include "perf/kv_perf/launch.h"
 #include "perf/base/error.h"
 #include "perf/base/interrupt.h"
+#include "perf/base/leave.h"
 #include "perf/workload/model.h"
 #include "perf/workload/options.h"
 #include "perf/kv_perf/report/progress.h"
@@ -169,7 +170,7 @@ int main(int argc, char **argv)
         return perf_launch(&options, argc, argv);
     }
     ret = perf_run(&options, argc, argv);
-    return perf_is_interrupted ? PERF_EXIT_INTERRUPTED
-           : (ret == 0)        ? EXIT_SUCCESS
-                               : EXIT_FAILURE;
+    perf_leave(perf_is_interrupted ? PERF_EXIT_INTERRUPTED
+               : (ret == 0)        ? EXIT_SUCCESS
+                                   : EXIT_FAILURE);
 }

@@ -16,6 +16,7 @@
 #include "config.h"
 
 #include "base/muct_topo.h"
+#include "perf/base/leave.h"
 #include "perf/risks/risks_chunks.h"
 #include "perf/risks/risks_peers.h"
 #include "perf/risks/risks_watch.h"
@@ -535,17 +536,6 @@ static void look_at_others(const risks_exporter_t *exporters)
     }
 }
 
-/*
- * Skip the runtime's destructors: in ROCm 7.2 they do not join the thread that serves
- * exported memory, and both clear one std::map (rocm-systems, pull request 3256).
- */
-static void __attribute__((noreturn)) leave(int status)
-{
-    fflush(NULL);
-    remove_folder();
-    _exit(status);
-}
-
 int main(int argc, char **argv)
 {
     unsigned rounds = (argc > 1) ? (unsigned)strtoul(argv[1], NULL, 0) : 1000;
@@ -586,5 +576,6 @@ int main(int argc, char **argv)
     }
     queue_close();
     printf("%u risks broken\n", risks_num_broken());
-    leave((risks_num_broken() == 0) ? EXIT_SUCCESS : EXIT_FAILURE);
+    remove_folder();
+    perf_leave((risks_num_broken() == 0) ? EXIT_SUCCESS : EXIT_FAILURE);
 }

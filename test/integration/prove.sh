@@ -70,6 +70,8 @@ HIPCPU_RULES=dmabuf-offset FAKE_VERBS_PEERMEM=n prove offset 2 '^NOT SAFE  *NIC,
 # memory of an odd size ends the process
 HIPCPU_RULES=odd-size prove odd 2 '^NOT SAFE  *xGMI put: memory of an odd size' '^  BROKEN  *memory of an odd size .*ended by signal' \
     -- --path 'xGMI put' --path risks
+# exit() aborts processes that exported memory, and ours do not call it
+HIPCPU_RULES=exit-aborts prove exit 0 '^SAFE  *xGMI put' '^  not seen  *a process that exported memory aborts' -- --path 'xGMI put' --path risks
 # there is no GPU memory
 HIPCPU_FAIL=hipMalloc:0:2 prove memory 2 '^NOT SAFE  *xGMI put: .*hipMalloc' -- --path 'xGMI put'
 # the runtime does to programs what it is known for, and one thing that the copies do not stand
@@ -244,6 +246,13 @@ assert prove.judge(nic, both) == "error: of the other", prove.judge(nic, both)
 sides = [prove.subprocess.Popen(["sleep", "1"]), prove.subprocess.Popen(["sh", "-c", "exit 3"])]
 assert prove.wait_for_both(sides, 100) == (3, 1)
 assert "expected port b:1, went by a:1" in prove.judge(nic, prove.Result(0, good, [row]), "b:1")
+
+# texts of glibc, and a signal behind the result
+aborts = next(risk for risk in prove.RISKS if risk.issue == "rocm-systems PR 3256")
+done = "every byte checked\nerror: the decode process was ended by signal 11 (Segmentation fault)\n"
+for text, state in (("double free or corruption (!prev)", "seen"), ("malloc(): unaligned tcache chunk detected", "seen"), (done, "seen"),
+                    (done.replace("every byte checked", ""), "not seen"), (done.replace("\n", "\n==== xGMI put\n", 1), "not seen")):
+    assert prove.look_at_risk(aborts, text)["state"] == state, text
 
 # gpu_risks that is ended by a signal, fails, or hangs, and one that is missing
 prove.Job.stages, prove.Job.num_gpus, prove.Job.options.limit = [green], 2, 0.2

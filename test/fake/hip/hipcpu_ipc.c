@@ -70,11 +70,23 @@ static int hipcpu_proc_self(void)
     return atoi(text);
 }
 
+static atomic_bool hipcpu_has_exported;
+
 static bool hipcpu_range_export(hipcpu_range_t *range, void *arg)
 {
     (void)arg;
     range->is_exported = true;
+    hipcpu_has_exported = true;
     return false;
+}
+
+/* glibc's text where two threads clear one std::map */
+static void __attribute__((destructor)) hipcpu_ipc_end(void)
+{
+    if (hipcpu_has_exported && hipcpu_rule(HIPCPU_RULE_EXIT_ABORTS)) {
+        fprintf(stderr, "corrupted size vs. prev_size\n");
+        abort();
+    }
 }
 
 /* Memory that other processes may have: not managed, host, imported or mapped by the

@@ -32,6 +32,7 @@ typedef enum hipcpu_rule {
     HIPCPU_RULE_DMABUF_OFFSET,      /**< Each dma-buf's offset is reported as 0 */
     HIPCPU_RULE_EARLY_FLAG,         /**< A flag passes its bytes whatever the code */
     HIPCPU_RULE_ERRORS_OVERWRITTEN, /**< Each call overwrites the last error */
+    HIPCPU_RULE_EXIT_ABORTS,        /**< exit() aborts a process that exported */
     HIPCPU_RULE_EXPORT_LEAKS,       /**< An exported allocation is never given back */
     HIPCPU_RULE_EXPORT_VMM_ENDS,    /**< Exporting mapped memory ends the process */
     HIPCPU_RULE_FEW_QUEUES,         /**< Streams share hardware queues */
