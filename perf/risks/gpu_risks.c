@@ -18,6 +18,7 @@
 #include "base/muct_topo.h"
 #include "perf/base/leave.h"
 #include "perf/risks/risks_chunks.h"
+#include "perf/risks/risks_graph.h"
 #include "perf/risks/risks_peers.h"
 #include "perf/risks/risks_watch.h"
 
@@ -141,7 +142,7 @@ static void put_done(muct_xgmi_op_t *op, ucs_status_t status)
 }
 
 /* Calls, a launch, or a run for the engines. */
-static void put_and_wait(unsigned count, size_t length)
+static void put_from(char *from, unsigned count, size_t length)
 {
     const muct_xgmi_window_t *window;
     unsigned i, before = num_done;
@@ -149,10 +150,10 @@ static void put_and_wait(unsigned count, size_t length)
 
     risks_need(muct_xgmi_queue_reserve(queue, count) == UCS_OK, "reserve");
     window = risks_find(queue, &rkey);
-    muct_xgmi_queue_set_operands(queue, local, rkey.uid);
+    muct_xgmi_queue_set_operands(queue, from, rkey.uid);
     for (i = 0; i < count; ++i) {
         muct_xgmi_queue_add(queue, (uintptr_t)remote + (i * 8192) + window->delta,
-                            (uintptr_t)local + (i * 8192), length);
+                            (uintptr_t)from + (i * 8192), length);
     }
     muct_xgmi_queue_commit(queue, put_done, NULL, NULL);
     muct_xgmi_queue_start(queue);
@@ -164,6 +165,11 @@ static void put_and_wait(unsigned count, size_t length)
             queue->launch_streams[0].num_unmarked = 0;
         }
     }
+}
+
+static void put_and_wait(unsigned count, size_t length)
+{
+    put_from(local, count, length);
 }
 
 static void queue_open(void)
@@ -258,10 +264,11 @@ static void call_relaxed_event_query(void *arg)
 
 static void call_puts(void *arg)
 {
-    (void)arg;
-    put_and_wait(1, 4096);
-    put_and_wait(64, 4096);
-    put_and_wait(1, (size_t)4 << 20);
+    char *from = (arg == NULL) ? local : arg;
+
+    put_from(from, 1, RISKS_COPIED);
+    put_from(from, 64, 4096); /* over that, so that each way can be wrong */
+    put_from(from, 1, 4096);
 }
 
 static void risk_capture(unsigned rounds)
@@ -505,6 +512,12 @@ static void look_at_copies(unsigned rounds)
 {
     if (is_wanted("capture-stream capture-event capture-relaxed capture-copies")) {
         risk_capture((rounds < RISKS_FEW) ? rounds : RISKS_FEW);
+    }
+    if (is_wanted("replay")) {
+        risk_replay((rounds < RISKS_FEW) ? rounds : RISKS_FEW, call_puts);
+    }
+    if (is_wanted("wake-up")) {
+        risk_wake_up((rounds < RISKS_FEW) ? rounds : RISKS_FEW, call_puts);
     }
     if (is_wanted("last-error")) {
         risk_error();

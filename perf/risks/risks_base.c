@@ -5,6 +5,7 @@
 #include "config.h"
 
 #include "perf/risks/risks_base.h"
+#include "perf/risks/risks_kernel.h"
 
 #include <dlfcn.h>
 #include <stdarg.h>
@@ -72,6 +73,47 @@ void *risks_find_symbol(const char *name)
     }
     risks_need(lib != NULL, "finding the runtime that is in use");
     return dlsym(lib, name);
+}
+
+static void risks_copy(void *to, const void *from, size_t length)
+{
+    risks_need(gpu->memcpy_async(to, from, length, MUCT_HIP_MEMCPY_DEFAULT, NULL) == 0,
+               "hipMemcpyAsync");
+    risks_need(gpu->stream_synchronize(NULL) == 0, "hipStreamSynchronize");
+}
+
+static uint32_t *risks_words(size_t length, uint32_t seed)
+{
+    uint32_t *words = malloc(length);
+    size_t i;
+
+    risks_need(words != NULL, "malloc");
+    for (i = 0; i < length / sizeof(*words); ++i) {
+        words[i] = risks_word(i, seed);
+    }
+    return words;
+}
+
+void risks_fill(char *memory, size_t length, uint32_t seed)
+{
+    uint32_t *words = risks_words(length, seed);
+
+    risks_copy(memory, words, length);
+    free(words);
+}
+
+bool risks_is_filled(const char *memory, size_t length, uint32_t seed)
+{
+    uint32_t *words = risks_words(length, seed);
+    char *found = malloc(length);
+    bool is_same;
+
+    risks_need(found != NULL, "malloc");
+    risks_copy(found, memory, length);
+    is_same = (memcmp(found, words, length) == 0);
+    free(found);
+    free(words);
+    return is_same;
 }
 
 /* Work that lasts a while, on a stream of its own. */

@@ -12,6 +12,7 @@
 #include "xgmi/copy/xgmi_queue.h"
 
 #define RISKS_LENGTH ((size_t)8 << 20)
+#define RISKS_COPIED ((size_t)4 << 20)
 
 /** The process' runtime, mappings and waker; its own control page is open. */
 extern const muct_gpu_t *gpu;
@@ -40,6 +41,10 @@ void *risks_find_symbol(const char *name);
 /** The window of a key in the queue's open batch; waits until its memory is open. */
 const muct_xgmi_window_t *risks_find(muct_xgmi_queue_t *used,
                                      const muct_xgmi_rkey_t *rkey);
+
+/** Fill a GPU's memory with words of a pattern; is it filled so? */
+void risks_fill(char *memory, size_t length, uint32_t seed);
+bool risks_is_filled(const char *memory, size_t length, uint32_t seed);
 
 /** Work that lasts a while, on a stream of its own; returns the stream. */
 void *risks_busy_start(void);

@@ -66,21 +66,21 @@ static bool chunks_bind(chunks_hip_t *hip)
     return true;
 }
 
-static bool chunks_map(const chunks_hip_t *hip, char *memory)
+static bool chunks_map(const chunks_hip_t *hip, char *memory, size_t num_chunks)
 {
     const chunks_prop_t prop = {.type = 1, .location = {1, 0}};
     const chunks_access_t access = {.location = {1, 0}, .flags = 3};
     void *chunk;
     size_t i;
 
-    for (i = 0; i < CHUNKS_NUM; ++i) {
+    for (i = 0; i < num_chunks; ++i) {
         if ((hip->create(&chunk, RISKS_LENGTH, &prop, 0) != 0) ||
             (hip->map(memory + (i * RISKS_LENGTH), RISKS_LENGTH, 0, chunk, 0) != 0) ||
             (hip->release(chunk) != 0)) {
             return false;
         }
     }
-    return hip->set_access(memory, CHUNKS_NUM * RISKS_LENGTH, &access, 1) == 0;
+    return hip->set_access(memory, num_chunks * RISKS_LENGTH, &access, 1) == 0;
 }
 
 void risk_chunks(void)
@@ -93,7 +93,7 @@ void risk_chunks(void)
     size_t i;
 
     if (!chunks_bind(&hip) || (hip.reserve(&memory, length, 0, NULL, 0) != 0) ||
-        !chunks_map(&hip, memory)) {
+        !chunks_map(&hip, memory, CHUNKS_NUM)) {
         risks_report("chunks", "not looked at", "the runtime maps no memory");
         return;
     }
@@ -111,4 +111,28 @@ void risk_chunks(void)
         (void)hip.unmap((char *)memory + (i * RISKS_LENGTH), RISKS_LENGTH);
     }
     (void)hip.free(memory, length);
+}
+
+void risk_wake_up(unsigned rounds, void (*copy)(void *))
+{
+    unsigned i, num_bad = 0;
+    void *memory = NULL;
+    chunks_hip_t hip;
+
+    if (!chunks_bind(&hip) || (hip.reserve(&memory, RISKS_LENGTH, 0, NULL, 0) != 0)) {
+        risks_report("wake-up", "not looked at", "the runtime maps no memory");
+        return;
+    }
+
+    for (i = 0; (i < rounds) && (num_bad == 0); ++i) {
+        risks_need(chunks_map(&hip, memory, 1), "hipMemMap");
+        risks_fill(memory, RISKS_COPIED, i);
+        copy(memory);
+        num_bad += !risks_is_filled(remote, RISKS_COPIED, i);
+        risks_need(hip.unmap(memory, RISKS_LENGTH) == 0, "hipMemUnmap");
+    }
+    risks_report("wake-up", (num_bad == 0) ? "not seen" : "BROKEN",
+                 "%u times mapped at one address, copied and unmapped%s", i,
+                 (num_bad > 0) ? ", old bytes behind a copy" : "");
+    (void)hip.free(memory, RISKS_LENGTH);
 }

@@ -8,4 +8,13 @@
 /** Is memory that the application has mapped chunk by chunk described correctly? */
 void risk_chunks(void);
 
+/**
+ * Are copies right from memory that sleeps, which is unmapped, and wakes at its
+ * address?
+ *
+ * @param [in] copy  Copies RISKS_COPIED bytes of this memory to remote, in several
+ * ways.
+ */
+void risk_wake_up(unsigned rounds, void (*copy)(void *));
+
 #endif

@@ -100,23 +100,6 @@ static bool watch_load(risks_watch_t *watch)
     return true;
 }
 
-static void watch_fill(const risks_watch_t *watch, char *memory, uint32_t seed)
-{
-    const size_t length = watch_length(watch);
-    uint32_t *words = malloc(length);
-    uint64_t i;
-
-    risks_need(words != NULL, "malloc");
-    for (i = 0; i < length / sizeof(*words); ++i) {
-        words[i] = risks_word(i, seed);
-    }
-    risks_need(
-        gpu->memcpy_async(memory, words, length, MUCT_HIP_MEMCPY_DEFAULT, NULL) == 0,
-        "hipMemcpyAsync");
-    risks_need(gpu->stream_synchronize(NULL) == 0, "hipStreamSynchronize");
-    free(words);
-}
-
 static void watch_open_queue(risks_watch_t *watch)
 {
     muct_xgmi_key_t *key = &watch->rkey.key;
@@ -226,7 +209,7 @@ static bool watch_open(risks_watch_t *watch)
     for (i = 0; i < 2; ++i) {
         risks_need(gpu->mem_alloc((void **)&watch->local[i], watch_length(watch)) == 0,
                    "hipMalloc");
-        watch_fill(watch, watch->local[i], (uint32_t)i);
+        risks_fill(watch->local[i], watch_length(watch), (uint32_t)i);
     }
     watch_open_queue(watch);
     if (is_loaded && !watch->is_mark && !watch->queue->is_flag_last) {

@@ -151,6 +151,7 @@ typedef struct hipcpu_event *hipEvent_t;
 typedef struct hipcpu_module *hipModule_t;
 typedef struct hipcpu_function *hipFunction_t;
 typedef struct hipcpu_graph *hipGraph_t;
+typedef struct hipcpu_graph *hipGraphExec_t;
 typedef void *hipDeviceptr_t;
 typedef void (*hipHostFn_t)(void *arg);
 typedef void (*hipStreamCallback_t)(hipStream_t stream, hipError_t status, void *arg);
@@ -338,6 +339,10 @@ hipError_t hipStreamBeginCapture(hipStream_t stream, int mode);
 hipError_t hipStreamEndCapture(hipStream_t stream, hipGraph_t *graph);
 hipError_t hipThreadExchangeStreamCaptureMode(int *mode);
 hipError_t hipGraphDestroy(hipGraph_t graph);
+hipError_t hipGraphInstantiate(hipGraphExec_t *exec, hipGraph_t graph, void *node,
+                               char *log, size_t log_size);
+hipError_t hipGraphLaunch(hipGraphExec_t exec, hipStream_t stream);
+hipError_t hipGraphExecDestroy(hipGraphExec_t exec);
 hipError_t hipEventCreate(hipEvent_t *event);
 hipError_t hipEventCreateWithFlags(hipEvent_t *event, unsigned flags);
 hipError_t hipEventDestroy(hipEvent_t event);

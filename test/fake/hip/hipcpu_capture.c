@@ -10,12 +10,18 @@
 #include "hipcpu_impl.h"
 
 #include <stdlib.h>
+#include <string.h>
+
+#define HIPCPU_GRAPH_OPS 16
+#define HIPCPU_REPLAYS_A_LOSS 16
 
 struct hipcpu_graph {
-    int is_valid;
+    unsigned num_ops, num_launches;
+    hipcpu_op_t ops[HIPCPU_GRAPH_OPS];
 };
 
 typedef struct hipcpu_capture {
+    hipGraph_t graph;
     hipStream_t stream;
     int mode;
     bool is_broken;
@@ -39,17 +45,23 @@ static hipcpu_capture_t **hipcpu_capture_link(hipStream_t stream)
     return link;
 }
 
-bool hipcpu_capture_takes(hipStream_t stream)
+bool hipcpu_capture_takes(hipStream_t stream, const hipcpu_op_t *op)
 {
-    bool is_capturing;
+    const hipcpu_capture_t *capture;
 
     if (stream == NULL) {
         return false;
     }
     pthread_mutex_lock(&hipcpu_captures_lock);
-    is_capturing = (*hipcpu_capture_link(stream) != NULL);
+    capture = *hipcpu_capture_link(stream);
+    if ((capture != NULL) && (op->uses != NULL)) {
+        if (capture->graph->num_ops == HIPCPU_GRAPH_OPS) {
+            hipcpu_misuse("a graph of more than %d nodes", HIPCPU_GRAPH_OPS);
+        }
+        capture->graph->ops[capture->graph->num_ops++] = *op;
+    }
     pthread_mutex_unlock(&hipcpu_captures_lock);
-    return is_capturing;
+    return capture != NULL;
 }
 
 /*
@@ -147,15 +159,20 @@ hipError_t hipThreadExchangeStreamCaptureMode(int *mode)
 
 hipError_t hipStreamBeginCapture(hipStream_t stream, int mode)
 {
+    static const hipcpu_op_t none;
     hipcpu_capture_t *capture;
 
     HIPCPU_ENTER(hipStreamBeginCapture);
-    if ((stream == NULL) || hipcpu_capture_takes(stream)) {
+    if ((stream == NULL) || hipcpu_capture_takes(stream, &none)) {
         return hipcpu_result(hipErrorStreamCaptureUnsupported);
     }
     (void)hipcpu_stream_line(stream, "hipStreamBeginCapture");
     capture = calloc(1, sizeof(*capture));
-    if (capture == NULL) {
+    if (capture != NULL) {
+        capture->graph = calloc(1, sizeof(*capture->graph));
+    }
+    if ((capture == NULL) || (capture->graph == NULL)) {
+        free(capture);
         return hipcpu_result(hipErrorOutOfMemory);
     }
 
@@ -172,6 +189,7 @@ hipError_t hipStreamBeginCapture(hipStream_t stream, int mode)
 hipError_t hipStreamEndCapture(hipStream_t stream, hipGraph_t *graph)
 {
     hipcpu_capture_t **link, *capture;
+    hipGraph_t captured;
     bool is_broken;
 
     HIPCPU_ENTER(hipStreamEndCapture);
@@ -188,12 +206,53 @@ hipError_t hipStreamEndCapture(hipStream_t stream, hipGraph_t *graph)
     }
 
     is_broken = capture->is_broken;
+    captured = capture->graph;
     free(capture);
     if (is_broken) {
+        free(captured);
         return hipcpu_result(hipErrorStreamCaptureInvalidated);
     }
-    *graph = calloc(1, sizeof(**graph));
-    return hipcpu_result((*graph == NULL) ? hipErrorOutOfMemory : hipSuccess);
+    *graph = captured;
+    return hipSuccess;
+}
+
+hipError_t hipGraphInstantiate(hipGraphExec_t *exec, hipGraph_t graph, void *node,
+                               char *log, size_t log_size)
+{
+    HIPCPU_ENTER(hipGraphInstantiate);
+    (void)node;
+    (void)log;
+    (void)log_size;
+    *exec = malloc(sizeof(**exec));
+    if (*exec == NULL) {
+        return hipcpu_result(hipErrorOutOfMemory);
+    }
+    memcpy(*exec, graph, sizeof(**exec));
+    return hipSuccess;
+}
+
+hipError_t hipGraphLaunch(hipGraphExec_t exec, hipStream_t stream)
+{
+    unsigned i, num_ops = exec->num_ops;
+    hipcpu_op_t op;
+
+    HIPCPU_ENTER(hipGraphLaunch);
+    if ((++exec->num_launches % HIPCPU_REPLAYS_A_LOSS == 0) &&
+        hipcpu_rule(HIPCPU_RULE_REPLAY_STALE)) {
+        --num_ops;
+    }
+    for (i = 0; i < num_ops; ++i) {
+        memcpy(&op, &exec->ops[i], sizeof(op));
+        hipcpu_stream_submit(stream, "hipGraphLaunch", &op);
+    }
+    return hipSuccess;
+}
+
+hipError_t hipGraphExecDestroy(hipGraphExec_t exec)
+{
+    HIPCPU_ENTER(hipGraphExecDestroy);
+    free(exec);
+    return hipSuccess;
 }
 
 hipError_t hipGraphDestroy(hipGraph_t graph)

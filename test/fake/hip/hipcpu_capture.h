@@ -7,17 +7,18 @@
  * @file
  * Graphs that streams capture, and their interaction with other calls.
  *
- * A capture here records nothing; it exists to find the calls that it disturbs and the
- * calls that disturb it.
+ * A capture records copies, fills and kernels, and finds the calls that it disturbs and
+ * the calls that disturb it.
  */
 
 #include "hipcpu_abi.h"
+#include "hipcpu_impl.h"
 #include "hipcpu_rules.h"
 
 #include <stdbool.h>
 
-/** Whether work for a stream becomes a part of a graph. */
-bool hipcpu_capture_takes(hipStream_t stream);
+/** Whether work for a stream becomes a part of a graph, which then has a copy of it. */
+bool hipcpu_capture_takes(hipStream_t stream, const hipcpu_op_t *op);
 
 /**
  * May this thread make a call of this kind while others capture?

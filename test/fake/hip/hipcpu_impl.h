@@ -185,6 +185,9 @@ bool hipcpu_range_find_import(dev_t dev, ino_t ino, hipcpu_range_t *range);
  */
 bool hipcpu_range_overlaps_import(int proc, int device, uintptr_t place, size_t size);
 
+/** Rule stale-map: was other memory mapped before where this byte is? */
+bool hipcpu_is_stale_map(uintptr_t address);
+
 /**
  * Address to read or write for a device.
  *

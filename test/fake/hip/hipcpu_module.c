@@ -119,7 +119,8 @@ static void hipcpu_move(int device, uintptr_t dst, uintptr_t src, size_t size,
         if (is_released || !hipcpu_late_take(to, from, part)) {
             memmove(to, from, part);
         }
-        if ((part >= HIPCPU_WRONG_FROM) && hipcpu_rule(HIPCPU_RULE_WRONG_BYTE)) {
+        if ((part >= HIPCPU_WRONG_FROM) &&
+            (hipcpu_rule(HIPCPU_RULE_WRONG_BYTE) || hipcpu_is_stale_map(src))) {
             to[part / 2] ^= 1;
         }
         hipcpu_count(dst, src, part);

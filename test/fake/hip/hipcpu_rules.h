@@ -46,10 +46,12 @@ typedef enum hipcpu_rule {
     HIPCPU_RULE_MARK_LOST,          /**< Numbers behind copies are not written */
     HIPCPU_RULE_ODD_SIZE,           /**< hipIpcGetMemHandle() of an odd size ends */
     HIPCPU_RULE_OLD_DRIVER,         /**< The driver exports no dma-bufs */
+    HIPCPU_RULE_REPLAY_STALE,       /**< Each 16th replay of a graph lacks its end */
     HIPCPU_RULE_RETAIN_CRASH,       /**< hipMemRetainAllocationHandle() reads NULL */
     HIPCPU_RULE_RETAIN_NO_REFERENCE, /**< Retain takes no reference */
     HIPCPU_RULE_OPEN_OTHER,          /**< A handle opens as other, shorter memory */
     HIPCPU_RULE_REFUSAL_STICKS,      /**< A refused copy makes all later ones fail */
+    HIPCPU_RULE_STALE_MAP,           /**< Kernels find an old byte behind a remap */
     HIPCPU_RULE_STALE_READS,         /**< Without engines, reads find an old byte */
     HIPCPU_RULE_STALE_STAGING,       /**< Copies to pinned memory lose their ends */
     HIPCPU_RULE_WRONG_BYTE,          /**< A kernel changes one byte of each long run */

@@ -69,7 +69,7 @@ uint64_t hipcpu_stream_submit(hipStream_t stream, const char *function, hipcpu_o
 {
     hipcpu_line_t *line = hipcpu_stream_line(stream, function);
 
-    if (hipcpu_capture_takes(stream)) {
+    if (hipcpu_capture_takes(stream, op)) {
         return hipcpu_line_last(line);
     }
     if (stream == NULL) {

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #define HIPCPU_CHUNK_SIZE ((size_t)2 << 20)
+#define HIPCPU_MAX_UNMAPPED 64
 
 struct ihipMemGenericAllocationHandle {
     int fd;
@@ -25,6 +26,27 @@ struct ihipMemGenericAllocationHandle {
     atomic_uint refs; /* the handle's, each mapping's, and those retained */
 };
 
+/* Where chunks were unmapped last. */
+static _Atomic uintptr_t hipcpu_unmapped[HIPCPU_MAX_UNMAPPED];
+static atomic_uint hipcpu_num_unmapped;
+
+
+bool hipcpu_is_stale_map(uintptr_t address)
+{
+    hipcpu_range_t range;
+    size_t i;
+
+    if (!hipcpu_rule(HIPCPU_RULE_STALE_MAP) || !hipcpu_range_find(address, &range) ||
+        (range.chunk == NULL)) {
+        return false;
+    }
+    for (i = 0; i < HIPCPU_MAX_UNMAPPED; ++i) {
+        if (hipcpu_unmapped[i] == range.base) {
+            return true;
+        }
+    }
+    return false;
+}
 
 static void hipcpu_chunk_put(hipMemGenericAllocationHandle_t chunk)
 {
@@ -193,6 +215,7 @@ hipError_t hipMemUnmap(void *ptr, size_t size)
         hipcpu_misuse("mmap(length %zu) over a chunk failed", size);
     }
     hipcpu_chunk_put(range.chunk);
+    hipcpu_unmapped[hipcpu_num_unmapped++ % HIPCPU_MAX_UNMAPPED] = range.base;
     return hipSuccess;
 }
 
