@@ -14,9 +14,9 @@
  * byte holds a lock of the process, from which the peer finds the process id to open.
  * The id is only a hint and is renewed with each claim.
  *
- * A file has its random name from the moment it exists, so no other user can take the
- * name before. Each open checks the owner, so a replaced file is found. So the
- * files need no private folder.
+ * A file gets its random name when it is locked. Until then it has no name, or one in a
+ * folder that only its user may enter, so no other user can take the name before.
+ * Each open checks the owner, so a replaced file is found.
  *
  * Where the kernel has no open file description locks (gVisor), all are locks of the
  * process. A process does not see its own locks, so a list of this copy's contexts is
@@ -97,11 +97,9 @@ bool mkv_process_is_local(const mkv_process_t *self, const mkv_process_t *proces
 
 /* ---- Locks ----------------------------------------------------------------------- */
 
-static void mkv_claims_path(const char *dir, uint64_t owner, const char *suffix,
-                            char *path, size_t size)
+static void mkv_claims_path(const char *dir, uint64_t owner, char *path, size_t size)
 {
-    snprintf(path, size, "%s/" MKV_CLAIMS_PREFIX "%016" PRIx64 "%s", dir, owner,
-             suffix);
+    snprintf(path, size, "%s/" MKV_CLAIMS_PREFIX "%016" PRIx64, dir, owner);
 }
 
 static struct flock mkv_byte(uint64_t byte, short type)
@@ -227,13 +225,12 @@ static bool mkv_claims_create_unnamed(mkv_claims_t *claims, const char *dir)
     return false;
 }
 
-/* For file systems, or systems without /proc, that need a name from the start */
-static int mkv_claims_create_renamed(mkv_claims_t *claims, const char *dir)
+static int mkv_claims_create_in(mkv_claims_t *claims, const char *folder)
 {
     char path[512];
     int saved;
 
-    mkv_claims_path(dir, claims->owner, ".new", path, sizeof(path));
+    snprintf(path, sizeof(path), "%s/claims", folder);
     claims->fd = mkv_claims_open_file(path, O_RDWR | O_CREAT | O_EXCL);
     if (claims->fd < 0) {
         return -1;
@@ -249,11 +246,29 @@ static int mkv_claims_create_renamed(mkv_claims_t *claims, const char *dir)
     return 0;
 }
 
+/* For file systems, or systems without /proc, that need a name from the start. Another
+ * user sees the folder, and cannot take the name that the file will have */
+static int mkv_claims_create_renamed(mkv_claims_t *claims, const char *dir)
+{
+    char folder[448];
+    int result, saved;
+
+    snprintf(folder, sizeof(folder), "%s/" MKV_CLAIMS_PREFIX "XXXXXX", dir);
+    if (mkdtemp(folder) == NULL) {
+        return -1;
+    }
+    result = mkv_claims_create_in(claims, folder);
+    saved = errno;
+    (void)rmdir(folder);
+    errno = saved;
+    return result;
+}
+
 /* The name appears when the file is locked; before, it would look like a dead process's
  */
 static int mkv_claims_create_file(mkv_claims_t *claims, const char *dir)
 {
-    mkv_claims_path(dir, claims->owner, "", claims->path, sizeof(claims->path));
+    mkv_claims_path(dir, claims->owner, claims->path, sizeof(claims->path));
     return mkv_claims_create_unnamed(claims, dir)
                ? 0
                : mkv_claims_create_renamed(claims, dir);
@@ -463,7 +478,7 @@ static void mkv_watch_find(mkv_watch_t *watch, const char *dir)
 {
     char path[512];
 
-    mkv_claims_path(dir, watch->owner, "", path, sizeof(path));
+    mkv_claims_path(dir, watch->owner, path, sizeof(path));
     watch->fd = mkv_claims_open_file(path, O_RDONLY);
     if ((watch->fd >= 0) && mkv_byte_is_locked(watch->fd, watch->claim)) {
         watch->state = MKV_CLAIM_HELD;
@@ -562,7 +577,7 @@ void mkv_watch_trust(mkv_watch_t *watch, const char *dir, const mkv_watch_t *see
         (seen->owner != watch->owner) || (seen->state == MKV_CLAIM_UNKNOWN)) {
         return;
     }
-    mkv_claims_path(dir, watch->owner, "", path, sizeof(path));
+    mkv_claims_path(dir, watch->owner, path, sizeof(path));
     if (seen->state == MKV_CLAIM_GONE) {
         watch->state = MKV_CLAIM_GONE; /* both claims are of the same process */
     } else if (mkv_file_has_released(path, watch->claim)) {

@@ -891,6 +891,109 @@ START_TEST(an_end_is_one_event)
 }
 END_TEST
 
+/* ---- Another user ---------------------------------------------------------------- */
+
+#define NOBODY 65534
+#define SOMEBODY 65533
+
+static mkv_proc_t stranger; /* acts before each rename of this process */
+
+/* Claims' names that a name in the folder gives away, and the folder itself */
+static unsigned take(const char *name)
+{
+    char path[512], other[600];
+    unsigned count;
+    int fd;
+
+    if (strncmp(name, "morikv.", 7) != 0) {
+        return 0;
+    }
+    snprintf(path, sizeof(path), "%s/%.23s", dir, name);
+    fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    count = (fd >= 0);
+    snprintf(other, sizeof(other), "%s/claims", path);
+    fd = open(other, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    snprintf(other, sizeof(other), "%s.taken", path);
+    return count + (fd >= 0) + (renameat(AT_FDCWD, path, AT_FDCWD, other) == 0);
+}
+
+/* Answers each message with what another user could do in the folder. */
+static int take_all(int fd, void *arg)
+{
+    struct dirent *entry;
+    unsigned count;
+    DIR *handle;
+    char word;
+
+    (void)arg;
+    MKV_REQUIRE(setuid(NOBODY) == 0, "setuid");
+    while (mkv_proc_recv(fd, &word, 1, -1) > 0) {
+        count = 0;
+        handle = opendir(dir);
+        while ((handle != NULL) && ((entry = readdir(handle)) != NULL)) {
+            count += take(entry->d_name);
+        }
+        closedir(handle);
+        (void)mkv_proc_send(fd, &count, sizeof(count));
+    }
+    _exit(0);
+}
+
+int rename(const char *from, const char *to)
+{
+    unsigned count = 0;
+
+    if (stranger.pid > 0) {
+        MKV_REQUIRE((mkv_proc_send(stranger.fd, "", 1) == 0) &&
+                        (mkv_proc_recv(stranger.fd, &count, sizeof(count), -1) > 0) &&
+                        (count == 0),
+                    "another user could do %u things", count);
+    }
+    return renameat(AT_FDCWD, from, AT_FDCWD, to);
+}
+
+static int open_watched(int fd, void *arg)
+{
+    const char *answer = "refused";
+    mkv_claims_t *claims;
+
+    (void)arg;
+    if (hide_proc()) {
+        MKV_REQUIRE((mkv_proc_fork(&stranger, take_all, NULL) == 0) &&
+                        (setuid(SOMEBODY) == 0),
+                    "no other user");
+        claims = mkv_claims_open(dir, OWNER);
+        answer = (claims != NULL) ? "open" : "failed";
+        MKV_REQUIRE((claims == NULL) || (count_files() == 1), "it left more");
+        mkv_claims_close(claims);
+    }
+    (void)mkv_proc_send(fd, answer, strlen(answer) + 1);
+    _exit(0); /* a sanitizer would look for leaks in /proc */
+}
+
+/* Files have a name from the start here, since there is no /proc. */
+START_TEST(another_user_watching_the_names_takes_none)
+{
+    char word[128];
+
+    if (geteuid() != 0) {
+        mkv_test_skip("root", "another_user_watching_the_names_takes_none",
+                      "only root can change to another user");
+        return;
+    }
+    ck_assert_int_eq(chmod(dir, 01777), 0);
+    ck_assert_int_eq(mkv_proc_fork(&proc, open_watched, NULL), 0);
+    ck_assert_int_gt(mkv_proc_recv(proc.fd, word, sizeof(word), -1), 0);
+    if (strcmp(word, "refused") == 0) {
+        mkv_test_skip("namespaces", "another_user_watching_the_names_takes_none",
+                      "unshare(2) is not permitted");
+        return;
+    }
+    ck_assert_str_eq(word, "open");
+    ck_assert_uint_eq(count_files(), 0);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("test_mkv_process");
@@ -925,6 +1028,7 @@ int main(void)
     tcase_add_test(tcase, a_file_has_one_name_from_its_first_to_its_last_day);
     tcase_add_loop_test(tcase, files_that_are_no_claims_are_left_alone, 0, 3);
     tcase_add_test(tcase, an_end_is_one_event);
+    tcase_add_test(tcase, another_user_watching_the_names_takes_none);
     suite_add_tcase(suite, tcase);
     return mkv_check_run_forked(suite);
 }
