@@ -5,9 +5,9 @@
  * (docs/dev/hipcpu.md) does the runtime here, and does mori_xgmi stand them?
  * mori_prove runs it.
  *
- *   gpu_risks [ROUNDS [LISTS]]     launches, allocations and small copies to try, 1000
- * by default, and lists of 32 MiB under a consumer's eyes, as many. RISKS="handles
- * last-error ..." in the environment takes these risks alone.
+ *   gpu_risks [ROUNDS [LISTS [PIECES]]]     launches, allocations and small copies to
+ * try, 1000 by default, and lists under a consumer's eyes, as many, of 4096 pieces of
+ * 8 KiB. RISKS="handles last-error ..." in the environment takes these risks alone.
  *
  * A line per risk: "not seen", or "seen" and what was seen: that is the runtime's.
  * "BROKEN" is ours, and the exit status is 1 then.
@@ -553,10 +553,14 @@ int main(int argc, char **argv)
 {
     unsigned rounds = (argc > 1) ? (unsigned)strtoul(argv[1], NULL, 0) : 1000;
     unsigned lists = (argc > 2) ? (unsigned)strtoul(argv[2], NULL, 0) : rounds;
+    unsigned pieces =
+        (argc > 3) ? (unsigned)strtoul(argv[3], NULL, 0) : RISKS_MAX_PIECES;
     risks_exporter_t exporters[RISKS_NUM_WHERE], mortals[RISKS_DEATHS];
     int i;
 
     risks_need(rounds > 0, "reading ROUNDS: a number is expected, which");
+    risks_need((pieces > 0) && (pieces <= RISKS_MAX_PIECES),
+               "reading PIECES: 1 to 4096 are expected, which");
     if (!make_folder()) {
         return 77; /* nothing of the GPUs was tried */
     }
@@ -579,7 +583,7 @@ int main(int argc, char **argv)
         risk_topology();
     }
     if (is_wanted("consumer")) {
-        risk_consumer(lists);
+        risk_consumer(lists, pieces);
     }
     if (is_wanted("mark")) {
         risk_mark(rounds);

@@ -22,7 +22,6 @@
 
 #define WATCH_FILE "risks_kernel.bundle"
 #define WATCH_PIECE 8192
-#define WATCH_PIECES 4096
 #define WATCH_SMALL 4096
 #define WATCH_BLOCKS 32
 #define WATCH_THREADS 256
@@ -106,7 +105,7 @@ static void watch_open_queue(risks_watch_t *watch)
 
     watch->config =
         (muct_xgmi_queue_config_t){.num_lists = 2,
-                                   .list_size = WATCH_PIECES,
+                                   .list_size = RISKS_MAX_PIECES,
                                    .max_started = 2,
                                    .max_calls = watch->is_mark ? 2 : 0,
                                    .max_blocks = 8,
@@ -263,10 +262,10 @@ static void watch_risk(risks_watch_t *watch, unsigned rounds)
     watch_close(watch);
 }
 
-void risk_consumer(unsigned rounds)
+void risk_consumer(unsigned rounds, unsigned num_pieces)
 {
     risks_watch_t watch = {
-        .risk = "consumer", .piece = WATCH_PIECE, .num_pieces = WATCH_PIECES};
+        .risk = "consumer", .piece = WATCH_PIECE, .num_pieces = num_pieces};
 
     watch_risk(&watch, rounds);
 }

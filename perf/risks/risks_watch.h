@@ -5,8 +5,10 @@
 
 /** @file Risks of a kernel that reads behind a flag. */
 
-/** Does a kernel that spins already ever see an old byte behind the flag? */
-void risk_consumer(unsigned rounds);
+#define RISKS_MAX_PIECES 4096
+
+/** Does a kernel that spins already ever see an old byte behind the flag of a list? */
+void risk_consumer(unsigned rounds, unsigned num_pieces);
 
 /** Does such a kernel see an old byte behind the number that follows a small copy? */
 void risk_mark(unsigned rounds);
