@@ -3,7 +3,8 @@
 /*
  * Memory of one process in another, on another GPU: hip_ipc exports, and starts itself
  * as the process that opens, reads and writes. With "killed", that process ends by a
- * signal with the memory open, and the exporter's memory goes on working.
+ * signal with the memory open, and the exporter's memory goes on working. With
+ * "killed-reader" it ends while it copies from there, which KFDCPU_SLOW_COPY allows.
  */
 
 #include "hip_lib.h"
@@ -23,7 +24,15 @@ typedef struct ipc_message {
     size_t offset; /* Place of the memory in its allocation */
 } ipc_message_t;
 
-static int ipc_importer(int is_killed)
+/* Ends in the middle of a copy from the exporter's memory. */
+static void ipc_end_in_a_read(char *own, const char *opened)
+{
+    HIP_OK(hipMemcpyAsync, own, opened, IPC_SIZE, hipMemcpyDeviceToDevice, NULL);
+    HIP_TRUE(HIP(hipStreamQuery)(NULL) == hipErrorNotReady);
+    raise(SIGKILL);
+}
+
+static int ipc_importer(const char *role)
 {
     hipPointerAttribute_t attributes;
     char *opened, *own, *buffer = malloc(IPC_SIZE);
@@ -37,6 +46,9 @@ static int ipc_importer(int is_killed)
     HIP_OK(hipIpcOpenMemHandle, (void **)&opened, message.handle,
            hipIpcMemLazyEnablePeerAccess);
     opened += message.offset;
+    if (strcmp(role, "reader") == 0) {
+        ipc_end_in_a_read(own, opened);
+    }
     HIP_OK(hipMemcpy, own, opened, IPC_SIZE, hipMemcpyDeviceToDevice);
     HIP_OK(hipMemcpy, buffer, own, IPC_SIZE, hipMemcpyDeviceToHost);
     HIP_TRUE(hip_pattern_good(buffer, IPC_SIZE, 5) == IPC_SIZE);
@@ -46,7 +58,7 @@ static int ipc_importer(int is_killed)
     HIP_OK(hipMemcpy, own, buffer, IPC_SIZE, hipMemcpyHostToDevice);
     HIP_OK(hipMemcpy, opened, own, IPC_SIZE, hipMemcpyDeviceToDevice);
     HIP_OK(hipDeviceSynchronize);
-    if (is_killed) {
+    if (strcmp(role, "victim") == 0) {
         raise(SIGKILL);
     }
     HIP_OK(hipIpcCloseMemHandle, opened - message.offset);
@@ -77,10 +89,11 @@ static int ipc_run(char *self, char *role, const ipc_message_t *message)
     return status;
 }
 
-static void ipc_exporter(char *self, int is_killed)
+static void ipc_exporter(char *self, char *role)
 {
-    char *memory, *buffer = malloc(IPC_SIZE), importer[] = "importer",
-                  victim[] = "victim";
+    const int is_killed = strcmp(role, "importer") != 0;
+    const unsigned after = (strcmp(role, "reader") == 0) ? 5 : 6;
+    char *memory, *buffer = malloc(IPC_SIZE), importer[] = "importer";
     ipc_message_t message;
     hipDeviceptr_t base;
     size_t size;
@@ -93,11 +106,11 @@ static void ipc_exporter(char *self, int is_killed)
     HIP_OK(hipIpcGetMemHandle, &message.handle, memory);
     HIP_OK(hipMemGetAddressRange, &base, &size, memory);
     message.offset = (size_t)(memory - (char *)base);
-    status = ipc_run(self, is_killed ? victim : importer, &message);
+    status = ipc_run(self, role, &message);
     HIP_TRUE(is_killed ? (WIFSIGNALED(status) && (WTERMSIG(status) == SIGKILL))
                        : (status == 0));
     HIP_OK(hipMemcpy, buffer, memory, IPC_SIZE, hipMemcpyDeviceToHost);
-    HIP_TRUE(hip_pattern_good(buffer, IPC_SIZE, 6) == IPC_SIZE);
+    HIP_TRUE(hip_pattern_good(buffer, IPC_SIZE, after) == IPC_SIZE);
     if (is_killed) { /* and opens again, in another process */
         hip_pattern(buffer, IPC_SIZE, 5);
         HIP_OK(hipMemcpy, memory, buffer, IPC_SIZE, hipMemcpyHostToDevice);
@@ -109,12 +122,16 @@ static void ipc_exporter(char *self, int is_killed)
 
 int main(int argc, char **argv)
 {
+    char importer[] = "importer", victim[] = "victim", reader[] = "reader";
     const char *role = (argc > 1) ? argv[1] : "";
 
-    if ((strcmp(role, "importer") == 0) || (strcmp(role, "victim") == 0)) {
-        return ipc_importer(strcmp(role, "victim") == 0);
+    if ((strcmp(role, importer) == 0) || (strcmp(role, victim) == 0) ||
+        (strcmp(role, reader) == 0)) {
+        return ipc_importer(role);
     }
-    ipc_exporter(argv[0], strcmp(role, "killed") == 0);
+    ipc_exporter(argv[0], (strcmp(role, "killed") == 0)          ? victim
+                          : (strcmp(role, "killed-reader") == 0) ? reader
+                                                                 : importer);
     puts("ipc done");
     return 0;
 }
