@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The C declarations of morikv.h, as cffi reads them.
 
-The header itself travels with the package, so that nothing is written down twice: what
-cffi cannot read (the preprocessor, UCX's own types) is taken out here.
+The package contains the header itself, so that no declaration exists twice. Parts that cffi
+cannot parse (the preprocessor, UCX's own types) are removed here.
 """
 
 from __future__ import annotations

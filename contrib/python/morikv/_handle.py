@@ -2,13 +2,13 @@
 """Lifetime of the library's objects under Python's garbage collector.
 
 Objects may die in any order and in any thread, also inside a callback that runs with a
-context's lock held. Destructors therefore do not call the library: they put the object
-aside, and the next call on its context frees it. An object still in use then (a transfer
-that is not quiet, a plan that is being posted) is kept, with all it needs, and retried.
+context's lock held. Destructors therefore do not call the library: they queue the object, and the
+next call on its context frees it. An object still in use then (a transfer that is not quiet, a
+plan that is being posted) is kept, with all objects it needs, and retried.
 
 A thread may close an object that others use. Calls that use an object are counted by the
-deque's append and pop, which are atomic. Closing takes the pointer away first and then
-waits for the calls that still have it. Two threads may close the same object.
+deque's append and pop, which are atomic. Closing removes the pointer first and then waits for
+calls that still use it. Two threads may close the same object.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ._library import lib
 from .errors import BusyError, InvalidError, check
 
 
-#: Between looks at calls that a close waits for, in seconds.
+#: Time between checks of calls that a close waits for, in seconds.
 _PAUSE_S = 0.0001
 
 
@@ -40,7 +40,7 @@ class Owner:
         self.pointer = pointer
         self.is_open = True
         self.home = Home("context")
-        self.calls: deque[None] = deque()  # one entry for each call under way
+        self.calls: deque[None] = deque()  # one entry for each call in progress
         self._open: deque[None] = deque([None])  # the thread that takes it closes the context
         self.live: weakref.WeakSet[Handle] = weakref.WeakSet()
         self.dead: deque[tuple[Any, Callable[[Any], int], tuple[Any, ...]]] = deque()
@@ -64,9 +64,9 @@ class Owner:
             self.calls.pop()
 
     def close(self) -> bool:
-        """Refuse calls from now on and wait for those under way.
+        """Refuse calls from now on and wait for calls in progress.
 
-        :return: whether it was open, and is this caller's to close.
+        :return: whether it was open, so that this caller must close it.
         """
         self.free_all()
         try:
@@ -78,7 +78,7 @@ class Owner:
         return True
 
     def free_dead(self) -> None:
-        """Free what has died, as far as it is not in use."""
+        """Free queued objects that are not in use."""
         self.calls.append(None)
         try:
             self._free_dead()
@@ -163,7 +163,7 @@ class Handle:
             except IndexError:  # another thread was quicker
                 return None
             if not self.owner.home.is_here:
-                return None  # it is the parent's, and so are the calls under way
+                return None  # the object and the calls in progress are the parent's
             _wait(self.calls)
             status = (destroy or self._destroy)(pointer)
             if status != lib.MKV_OK:

@@ -35,7 +35,7 @@ def _loaded() -> Any:
 
 
 def allocation(address: int) -> Memory | None:
-    """The allocation that holds an address of a GPU's memory; None: it is not known."""
+    """The allocation that holds an address of a GPU's memory; None: unknown."""
     hip = _loaded()
     if hip is None:
         return None
@@ -47,7 +47,7 @@ def allocation(address: int) -> Memory | None:
 
 
 def bus_id(device: int) -> str:
-    """PCI address of a GPU by its index, in lower case; empty: it is not known."""
+    """PCI address of a GPU by its index, in lower case; empty: unknown."""
     hip, name = _loaded(), ctypes.create_string_buffer(32)
     if hip is None or device < 0 or hip.hipDeviceGetPCIBusId(name, len(name), device) != 0:
         return ""

@@ -52,7 +52,7 @@ def _load() -> tuple[str, Any]:
 
 
 def _bind(lib: Any) -> str | None:
-    """Give a wheel's library its UCX. Any other was linked with one."""
+    """Bind a wheel's library to a UCX. Other libraries were linked with one."""
     try:
         bind = lib.mkv_bind_ucx
     except (AttributeError, getattr(ffi, "error", AttributeError)):  # parsed here, or by a build
@@ -73,7 +73,7 @@ def _bind(lib: Any) -> str | None:
 
 
 def _is_command() -> bool:
-    """Whether this is ``python -m morikv``, on its way to __main__."""
+    """Whether ``python -m morikv`` is importing the package before __main__."""
     arguments = sys.orig_argv
     return sys.argv[:1] == ["-m"] and ("-m", __package__) in zip(arguments, arguments[1:])
 

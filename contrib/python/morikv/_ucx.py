@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Which UCX this process is to use: that of its other libraries where there is one."""
+"""Choice of the UCX of this process: that of its other libraries if there is one."""
 
 from __future__ import annotations
 

@@ -11,9 +11,8 @@ from .model import Event
 
 
 async def events(context: Context) -> AsyncIterator[Event]:
-    """Progress, and yield what happens; the loop is free in between.
-
-    It may be left and started again: no event is lost. One task at a time iterates over a context's events.
+    """Progress, and yield events; the loop is free in between. The iteration may be ended and
+    started again: no event is lost. One task at a time iterates over a context's events.
     """
     loop = asyncio.get_running_loop()
     descriptor = context.fileno()
@@ -24,7 +23,7 @@ async def events(context: Context) -> AsyncIterator[Event]:
             yield next_event
             continue
         if not context.arm():
-            await asyncio.sleep(0)  # others' turn; there is more to do at once
+            await asyncio.sleep(0)  # let other tasks run; there is more to do at once
             continue
         readable = asyncio.Event()
         loop.add_reader(descriptor, readable.set)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""``import morikv.as_mori`` before ``mori.io`` is imported: that is morikv's then.
+"""``import morikv.as_mori`` makes a later import of ``mori.io`` return morikv's.
 
 For programs that cannot be changed: ``python -m morikv names`` prints a folder for
 PYTHONPATH.

@@ -48,7 +48,7 @@ def _close_all() -> None:
     for context in list(_contexts):
         try:
             context.close()
-        except Exception:  # the process ends; the library has logged why
+        except Exception:  # the process ends; the library has logged the reason
             pass
 
 
@@ -108,8 +108,8 @@ class Peer:
 
         :param intersect: pair what both have; default: every region must pair.
         :param any_rank: replicated data: TP ranks need not be equal.
-        :param role: of this side in the map's transfers. Of several sources that hold the
-            same, one is elected for each destination: it must be known then.
+        :param role: of this side in the map's transfers. Required if several sources hold the
+            same data: one is elected for each destination.
         :raises PairingError: they do not pair, with the region that does not.
         :raises TopologyError: unequal ranks, and a region has no ``axis``.
         """
@@ -169,9 +169,9 @@ class Peer:
     def refuse(
         self, id: int, epoch: int = 0, reason: str = "", status: int = lib.MKV_ERR_NOTFOUND
     ) -> None:
-        """Refuse what the peer asked for (INCOMING): its transfer fails.
+        """Refuse a peer's request (INCOMING): its transfer fails.
 
-        :raises NotFoundError: it does not, or no longer, ask.
+        :raises NotFoundError: it has no such request, or no longer.
         """
         check(self._handle.call(lib.mkv_xfer_refuse, id, epoch, status, reason.encode()))
 
@@ -282,7 +282,7 @@ class Context:
     ) -> Region:
         """Memory of one (component, layer, part), known to peers after :meth:`commit`.
 
-        :param source: what :func:`morikv.memory.of` takes; kept alive.
+        :param source: an argument of :func:`morikv.memory.of`; kept alive.
         :param unit_bytes: bytes of a block that are moved; None: memory without blocks,
             for :meth:`Map.plan_bytes` and :meth:`Peer.post`.
         :param n_units: blocks; default: as many as there is room for.
@@ -290,7 +290,7 @@ class Context:
         :param one_sided: peers may read and write all of it, at any time, by
             :meth:`Peer.post`.
         :param allocation: the allocation around it, for sub-allocations of a GPU's pool.
-        :param axis: how a block is shared out among TP ranks, for peers of another number.
+        :param axis: division of a block among TP ranks, for peers with another number of ranks.
         """
         place = memory.of(source)
         if unit_bytes is not None and unit_bytes <= 0:
@@ -363,7 +363,7 @@ class Context:
     def add_peer(self, blob: bytes, name: str | None = None) -> Peer:
         """Connect; PEER_READY or PEER_FAILED follows.
 
-        :param blob: what the peer's :meth:`blob` gave.
+        :param blob: result of the peer's :meth:`blob`.
         :raises ProtocolError: the blob is cut, altered, or of an incompatible version.
         """
         if not isinstance(blob, (bytes, bytearray, memoryview)):
@@ -449,14 +449,14 @@ class Context:
     # ---- events ----
 
     def progress(self) -> int:
-        """Move everything that can move now. :return: how many things happened."""
+        """Move everything that can move now. :return: number of steps made."""
         self._owner.free_dead()
         return int(self._owner.call(lib.mkv_progress))
 
     def poll(self, max_events: int = 64) -> list[Event]:
         """Take up to so many events, in order of occurrence. Does not progress.
 
-        Events of a kind that this version does not know are left out.
+        Events of a kind that this version does not support are left out.
         """
         array = ffi.new("mkv_event_t[]", max_events)
         count_p = ffi.new("size_t *")
@@ -485,7 +485,7 @@ class Context:
             header=bytes(ffi.buffer(event.header, event.header_length))
             if event.header_length
             else b"",
-            # FETCHED: how many bytes came, and no data
+            # FETCHED: number of bytes, without data
             data=bytes(ffi.buffer(event.data, event.length)) if event.data != ffi.NULL else b"",
             operation=self._thing(event) if event.op != ffi.NULL else None,
         )
@@ -505,9 +505,8 @@ class Context:
         return True
 
     def events(self, timeout: float | None = None) -> Iterator[Event]:
-        """Progress, and yield what happens; sleeps in between.
-
-        It may be left and started again: no event is lost.
+        """Progress, and yield events; sleeps in between. The iteration may be ended and started
+        again: no event is lost.
 
         :param timeout: end after so many seconds without an event; None: never.
         """
@@ -544,10 +543,10 @@ class Context:
         return "\n".join(lines)
 
     def close(self) -> None:
-        """Abort what runs, close everything. Harmless if it is closed.
+        """Abort running transfers and close all objects. No effect on a closed context.
 
-        :raises DeadlineError: something could not be proven quiet: a peer may still
-            touch the memory of regions, which is therefore kept for ever.
+        :raises DeadlineError: a transfer or connection could not be proven quiet: a peer may
+            still touch the memory of regions, which is therefore kept for ever.
         """
         if not self._owner.is_open:
             return

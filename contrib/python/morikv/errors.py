@@ -9,8 +9,8 @@ from ._library import lib, text
 class MorikvError(Exception):
     """A call was refused, and nothing has changed.
 
-    ``status`` is the library's number, ``str()`` its text: it names the value and what
-    was expected.
+    ``status`` is the library's number, ``str()`` its text: it names the value and the
+    expectation.
     """
 
     status: int

@@ -16,11 +16,11 @@ logger = logging.getLogger("morikv")
 
 
 class Listener:
-    """A thread that calls a function whenever the context has something for it, and sleeps in between.
+    """A thread that calls a function whenever the context has work, and sleeps in between.
 
-    :param each_round: polls the context, acts on its events and arms it. It returns how long
-        nothing is due, in milliseconds; 0: call it again, None: only an event is.
-        An exception of it is logged, and the thread goes on.
+    :param each_round: polls the context, acts on its events and arms it. It returns the time
+        until work is due, in milliseconds; 0: call it again, None: wait for an event.
+        An exception is logged, and the thread continues.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class Listener:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Once, when all is there that the function needs."""
+        """Start the thread, once, when the function's objects exist."""
         self._thread.start()
 
     def wake(self) -> None:

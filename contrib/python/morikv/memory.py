@@ -29,7 +29,7 @@ _OF_DLPACK = {1: HOST, 2: CUDA, 3: HOST, 10: ROCM, 11: HOST, 13: CUDA_MANAGED}
 
 @dataclass(frozen=True)
 class Memory:
-    """A contiguous range of bytes, and what keeps it alive."""
+    """A contiguous range of bytes and the object that keeps it alive."""
 
     address: int
     length: int

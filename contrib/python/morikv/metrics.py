@@ -206,7 +206,7 @@ def _peer_families(context: Context, labels: Labels) -> list[Family]:
 
 
 def context_families(context: Context, labels: Labels | None = None) -> list[Family]:
-    """What the library counts, and for each peer what carries its data and why it is slow."""
+    """The library's counters, and for each peer its transport and the reason of a slow path."""
     labels = labels or {}
     stats: dict[str, Any] = context.stats()
     gauges = [
@@ -300,7 +300,7 @@ class Endpoint:
         self._thread.start()
 
     def close(self) -> None:
-        """In a forked child, drop its copy of the port; its parent serves on."""
+        """In a forked child, close its copy of the port; the parent keeps serving."""
         if self._home.is_here:
             self._server.shutdown()
             self._thread.join()

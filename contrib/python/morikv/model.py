@@ -71,7 +71,7 @@ class Status(_Enum):
 
     @classmethod
     def of(cls, value: int) -> int:
-        """Its member, or the number of a status that this version does not know."""
+        """Its member, or the number of a status that this version does not define."""
         return cls(value) if value in cls._value2member_map_ else value
 
 
@@ -165,7 +165,7 @@ class EventType(_Enum):
 
 @dataclass(frozen=True)
 class Topology:
-    """This process' place; a size of 0 counts as 1."""
+    """Ranks of this process; a size of 0 counts as 1."""
 
     dp_rank: int = 0
     dp_size: int = 0
@@ -179,7 +179,7 @@ class Topology:
 
 @dataclass(frozen=True)
 class Axis:
-    """How a block is made, and which part of it this rank holds.
+    """Layout of a block, and the part of it that this rank holds.
 
     A block is outer x tokens x elements x inner_bytes, or with ``is_first`` outer x
     elements x tokens x inner_bytes, where the elements are this rank's share of each of
@@ -267,7 +267,7 @@ class PeerInfo:
     backend: Backend
     is_same_host: bool
     has_sgl_put: bool
-    paths: str  #: what UCX took for each kind of call so far, in its words
+    paths: str  #: transport that UCX chose for each kind of call so far, as UCX names it
     num_regions: int
     regions_epoch: int
     slow: Slow = Slow.NO
@@ -304,7 +304,7 @@ class LegInfo:
 
 
 def block_array(blocks: Blocks) -> tuple[Any, int, Any]:
-    """A pointer to 32-bit unsigned numbers, how many, and what keeps them alive.
+    """A pointer to 32-bit unsigned numbers, their count, and the object that keeps them alive.
 
     :raises ValueError: a number is no block id, or the buffer has another type.
     """

@@ -126,7 +126,7 @@ class QuickPosts:
     """Posts operations of one context, from memory that is kept. The caller holds the lock
     under which the context's events are polled.
 
-    :param note: what the peer gets when an operation has ended; None: nothing.
+    :param note: note to the peer when an operation has ended; None: no note.
     """
 
     def __init__(self, context: Context, note: bytes | None) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Offsets and lengths in bytes as the library takes them, without a loop in Python.
+"""Offsets and lengths in bytes for the library, without a loop in Python.
 
 Numbers are a NumPy array of integers, any other buffer of integers, an iterable, or one
 number that stands for all. NumPy is used where the process has loaded it, else not needed.
@@ -42,7 +42,7 @@ def _of_buffer(view: memoryview, values: Any, name: str) -> memoryview:
 def numbers(values: Numbers, name: str) -> memoryview:
     """64-bit unsigned numbers; one number gives a single one.
 
-    :param name: what they are, in errors.
+    :param name: name of the numbers, for errors.
     :raises ValueError: they are no integers. A negative one of a signed buffer reads as
         one near 2^64, which is outside of every region.
     """
@@ -155,8 +155,8 @@ class Pieces:
         return int(lengths.sum()) if hasattr(lengths, "sum") else sum(lengths)
 
     def beyond(self, local_size: int, remote_size: int) -> str:
-        """:return: what is wrong with the first piece that leaves its region or is empty;
-        "": nothing. The library reports the same when the pieces are posted."""
+        """:return: error of the first piece that leaves its region or is empty; "": none. The
+        library reports the same when the pieces are posted."""
         for i in range(self.count):
             piece = self.pointer[i]
             length = int(piece.length)
@@ -184,7 +184,7 @@ def _table(found: list[memoryview], count: int) -> Any:
 
 
 def _regions(local: Numbers, remote: Numbers) -> Numbers:
-    """Numbers of both regions as the one word that they are in a piece."""
+    """Numbers of both regions as the one word of a piece."""
     if isinstance(local, int) and isinstance(remote, int):
         return _word(local, remote)
     (here, there), count = columns({"local regions": local, "remote regions": remote})

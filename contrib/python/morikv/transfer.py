@@ -131,7 +131,7 @@ class Bytes:
     part: int = 0
 
 
-#: Members of mkv_bytes_t, and what they are here.
+#: Members of mkv_bytes_t, and their names here.
 _COLUMNS = {
     "local": "local_offsets",
     "remote": "remote_offsets",
@@ -263,15 +263,15 @@ class Transfer:
         return int(handles[0].call(with_map))
 
     def request(self, data: bytes = b"", leg: int = LEG_ALL) -> None:
-        """Let the other side know of a transfer that it may not expect: it gets INCOMING
-        with these bytes, and opens its side or refuses (:meth:`Peer.refuse`).
+        """Request a transfer that the other side may not expect: it gets INCOMING with these
+        bytes, and opens its side or refuses (:meth:`Peer.refuse`).
 
         A reader requests at once; a destination that is written to exposes first.
         """
         check(self._handle.call(lib.mkv_xfer_request, leg, data, len(data)))
 
     def expose(self, units: Mapping[int, Blocks], leg: int = 0, meta: bytes = b"") -> None:
-        """Passive side: show our blocks, by component, and bytes beside them."""
+        """Passive side: expose our blocks, by component, with optional bytes."""
         c_units, count, _keep = _c_units({c: (blocks, None) for c, blocks in units.items()})
         check(self._handle.call(lib.mkv_xfer_expose, leg, c_units, count, meta, len(meta)))
 

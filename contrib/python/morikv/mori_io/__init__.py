@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The names of ``mori.io`` over libmorikv; docs/mori-io.md has what differs.
+"""The names of ``mori.io`` over libmorikv; docs/mori-io.md has the differences.
 
 An application that imports ``mori.io`` itself gets this one by ``import morikv.as_mori``
 before, or with ``python -m morikv names`` in PYTHONPATH.

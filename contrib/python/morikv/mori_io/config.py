@@ -54,7 +54,7 @@ class BackendConfig:
 
 @dataclass
 class RdmaBackendConfig(BackendConfig):
-    """docs/migrate.md has the option that each sets unless that is set."""
+    """docs/migrate.md has the option for each member; an option that is set wins."""
 
     qp_per_transfer: int = 1
     post_batch_size: int = -1
@@ -73,7 +73,7 @@ class RdmaBackendConfig(BackendConfig):
 
 @dataclass
 class XgmiBackendConfig(BackendConfig):
-    """Nothing of it matters here: docs/mori-io.md."""
+    """Members without effect here: docs/mori-io.md."""
 
     num_streams: int = 64
     num_events: int = 64
@@ -81,7 +81,7 @@ class XgmiBackendConfig(BackendConfig):
 
 @dataclass
 class TcpBackendConfig(BackendConfig):
-    """Nothing of it acts: UCX's options ``UCX_TCP_*`` do, and MORIKV_XFER_TIMEOUT.
+    """Members without effect: use UCX's options ``UCX_TCP_*`` and MORIKV_XFER_TIMEOUT.
 
     :raises ValueError: ``num_data_conns`` is not in 1 to 16, as in MORI-IO.
     """
@@ -104,7 +104,7 @@ class TcpBackendConfig(BackendConfig):
 
 @dataclass
 class FabricBackendConfig(BackendConfig):
-    """For programs that name it; there is no such backend."""
+    """Defined for programs that name it; there is no such backend."""
 
     num_streams: int = 64
     num_events: int = 64

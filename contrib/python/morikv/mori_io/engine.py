@@ -84,7 +84,7 @@ class IOEngineSession:
 
         :param local_offsets: and the others: a NumPy array of integers, an iterable, or
             one number for all pieces.
-        :param timeout_ms: the transfer fails unless it is done then; 0: option XFER_TIMEOUT.
+        :param timeout_ms: the transfer fails unless it is done by then; 0: option XFER_TIMEOUT.
             The time until the connection is ready does not count.
         """
         numbers = local_offsets, remote_offsets, sizes
@@ -154,7 +154,7 @@ class IOEngine:
 
         :param config: copied.
         :raises NotImplementedError: there is no such backend.
-        :raises RuntimeError: the engine has been used; it is too late.
+        :raises RuntimeError: the engine is in use already.
         """
         _config.check_backend(type)
         if type in self._backends:
@@ -199,10 +199,9 @@ class IOEngine:
 
     @property
     def context(self) -> Context:
-        """The morikv context, for what mori.io has no name for: stats, dump, and transfers of
-        block lists, layer by layer. Its regions are of component 0: take another one.
-
-        Its events are taken by the engine's thread: :meth:`poll_events` has them.
+        """The morikv context, for functions without a name in mori.io: stats, dump, and transfers
+        of block lists, layer by layer. The engine's regions are of component 0: use another one.
+        The engine's thread polls its events: :meth:`poll_events` returns them.
         """
         return self._get_hub().context
 
@@ -246,8 +245,8 @@ class IOEngine:
         )
 
     def register_remote_engine(self, engine_desc: EngineDesc) -> None:
-        """Connect; does not wait. One side's call suffices. Again, after the connection
-        has ended, it makes another one."""
+        """Connect; does not wait. One side's call suffices. A call after the connection has ended
+        makes a new one."""
         self._get_hub().add(engine_desc)
 
     def deregister_remote_engine(self, engine_desc: EngineDesc) -> None:
@@ -298,8 +297,8 @@ class IOEngine:
         )
 
     def deregister_memory(self, mem_desc: MemoryDesc) -> None:
-        """Take it back, after this side's transfers with it have ended. What peers still
-        do with it is for the application to know.
+        """Deregister it after this side's transfers with it have ended. The application must make
+        sure that peers do not use it any more.
 
         :raises NotFoundError: it is not registered here.
         :raises BusyError: a transfer did not end.
@@ -365,8 +364,8 @@ class IOEngine:
     def batch_read(self, *args: Sequence[Any]) -> list[TransferStatus]:
         """Lists of: local memory, its offsets, remote memory, its offsets, sizes, uids.
 
-        One transfer and one status for each position. All are posted: one that cannot be
-        has failed, and the others go on.
+        One transfer and one status for each position. All are posted: a transfer that cannot be
+        posted fails, and the others continue.
         """
         return self._batch(Mode.READ, *args)
 
@@ -413,7 +412,7 @@ class IOEngine:
     def wait_all(
         self, statuses: Iterable[TransferStatus | None], timeout_ms: float = -1
     ) -> StatusCode:
-        """Wait until all have ended or the time is over; below 0: for ever, 0: do not wait.
+        """Wait until all have ended or the time has expired; below 0: for ever, 0: do not wait.
 
         :param statuses: None entries are skipped.
         :return: the code of the first that failed, or else of the first that has not ended,

@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 _ENDS = (EventType.DONE, EventType.FAILED, EventType.ABORTED)
 _PEER_ENDS = (EventType.PEER_FAILED, EventType.PEER_CLOSED)
 _PEER_NEWS = (EventType.PEER_READY, EventType.PEER_REGIONS)
-#: How long to wait before a note is tried again that the peer had no room for, in ms.
+#: Time before a note that the peer had no room for is sent again, in ms.
 _RETRY_MS = 10
 #: Notes and failures that are kept for a caller; older ones are dropped.
 _MAX_KEPT = 65536
@@ -110,7 +110,7 @@ class Hub:
     ) -> None:
         """:param options: of libmorikv.
         :param variables: of the environment that a context is opened in.
-        :param note: what peers get when a transfer has ended; None: nothing.
+        :param note: note to peers when a transfer has ended; None: no note.
         """
         self._key, self._instance = key, instance
         self._options, self._variables = options, variables
@@ -141,7 +141,7 @@ class Hub:
     # ---- memory ----
 
     def register(self, place: Memory, allocation: Memory | None) -> tuple[Region, int]:
-        """:return: the region, and the epoch from which on it is there."""
+        """:return: the region, and the first epoch that contains it."""
         with self.lock:
             self._layers += 1
             region = self.context.add_region(
@@ -176,7 +176,7 @@ class Hub:
 
     def add(self, desc: EngineDesc) -> None:
         if desc.instance == self._instance:
-            return  # it is there as soon as a transfer needs it
+            return  # the connection exists as soon as a transfer needs it
         with self.lock:
             link = self._links.get(desc.key)
             peer = self.context.add_peer(desc.blob, desc.key)
@@ -197,7 +197,7 @@ class Hub:
             link.peer.close(force=True)
 
     def link(self, memory: MemoryDesc) -> Link:
-        """:raises NotFoundError: its engine was not registered, or is another one now."""
+        """:raises NotFoundError: its engine was not registered, or was replaced."""
         if memory.instance == self._instance:
             return self._reflection()[0]
         link = self._links.get(memory.engine_key)
@@ -217,7 +217,7 @@ class Hub:
         return self._mirror
 
     def _place(self, memory: MemoryDesc) -> tuple[int, int]:
-        """:return: number of the region there, and the epoch from which on it is known."""
+        """:return: number of the region there, and the first epoch that contains it."""
         if memory.instance != self._instance:
             return memory.id, memory.epoch
         region = self.context._regions.get(memory.id)
@@ -257,8 +257,8 @@ class Hub:
         uid: int,
         timeout_ms: int,
     ) -> TransferStatus:
-        """Never waits, never raises: what is wrong is in the status. Nothing of the arguments
-        is kept beyond the call.
+        """Never waits and never raises: the status holds errors. Arguments are not kept beyond
+        the call.
 
         :param numbers: offsets here, offsets there, sizes.
         """
@@ -304,7 +304,7 @@ class Hub:
         except errors.NotFoundError:
             if link.peer.query().regions_epoch < post.epoch:
                 return False
-        # the peer's list of regions that has this one may have come since the first try
+        # the peer's list of regions with this one may have arrived since the first try
         try:
             return self._start(link, post)
         except errors.NotFoundError as error:
@@ -416,10 +416,10 @@ class Hub:
             self._failures.append(PeerFailureEvent(link.key, reason, why))
             self._end_waiting(link, f"engine {link.key}: {why}")
         if not ours and event.peer is not None and not event.peer._handle.is_closed:
-            event.peer.close(force=True)  # it had connected by itself
+            event.peer.close(force=True)  # the peer had connected by itself
 
     def _round(self) -> int | None:
-        """:return: how long nothing is due, in ms; 0: there is more, None: for ever."""
+        """:return: time until work is due, in ms; 0: now, None: never."""
         with self.lock:
             events = self.context.poll()
             for event in events:
@@ -431,7 +431,7 @@ class Hub:
             is_waiting = any(link.waiting for link in self._every_link())
             if is_waiting:
                 self._retry()
-            self.context.progress()  # frees what has died; moves nothing, or little
+            self.context.progress()  # frees queued objects; moves nothing, or little
             return (_RETRY_MS if is_waiting else None) if self.context.arm() else 0
 
     def close(self) -> None:

@@ -31,7 +31,7 @@ class Mirror:
         :raises MorikvError: UCX cannot register it.
         """
         if region.id not in self._regions:
-            layer = region.id + 1  # places differ, and no map reads them
+            layer = region.id + 1  # the names differ, and no map uses them
             added = self._context.add_region(
                 region.memory, layer=layer, one_sided=True, allocation=allocation
             )

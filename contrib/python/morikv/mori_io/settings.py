@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Settings of MORI-IO as options of mori_rdma and libmorikv, where those are not set.
 
-Variables of the environment act when a context is opened. UCX reads its options from the
-environment then, so that they are put there for as long as that takes.
+Variables of the environment take effect when a context is opened. UCX reads its options from the
+environment then, so they are set there during the call.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def variables(configs: Iterable[RdmaBackendConfig]) -> dict[str, str]:
 
 @contextlib.contextmanager
 def applied(values: dict[str, str]) -> Iterator[None]:
-    """Have these variables in the environment. Other threads see them meanwhile."""
+    """Set these variables in the environment for the block. Other threads see them meanwhile."""
     with _lock:
         os.environ.update(values)
         try:

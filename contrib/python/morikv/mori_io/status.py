@@ -64,7 +64,7 @@ class TransferStatus:
         return self._code
 
     def Message(self) -> str:
-        """Why it failed; empty if it has not."""
+        """Reason of the failure; empty if it has not failed."""
         return self._message
 
     def Init(self) -> bool:
@@ -96,7 +96,7 @@ class TransferStatus:
         return self.WaitFor(-1)
 
     def WaitFor(self, timeout_ms: float = -1) -> StatusCode:
-        """Wait until it has ended or the time is over; below 0: for ever."""
+        """Wait until it has ended or the time has expired; below 0: for ever."""
         if self.InProgress():
             with self._lock:
                 if self._ended is None:
@@ -107,13 +107,13 @@ class TransferStatus:
         return self.Code()
 
     def Update(self, code: StatusCode, message: str) -> None:
-        """Let it be so, unless it has ended: the first end stays."""
+        """Set the result unless it has ended: the first result stays."""
         self._check_home()
         with self._lock:
             self._end(code, message)
 
     def SetCode(self, code: StatusCode) -> None:
-        """Let it be so in any case, for statuses of an application's own."""
+        """Set the result in any case, for statuses that an application made."""
         self._check_home()
         with self._lock:
             self._code = code

@@ -6,7 +6,7 @@
 
 Prefill's answer has the ``kv_transfer_params`` for decode, which then pulls. In push mode
 (``kv_connector_extra_config`` of prefill has ``push``) both get a request at once, under one
-``id``, and prefill writes layer by layer. docs/vllm.md has both, and what is not done here.
+``id``, and prefill writes layer by layer. docs/vllm.md describes both, and the limits.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = ["MorikvConnector"]
 
 
 class MorikvConnector(KVConnectorBase_V1, SupportsHMA):
-    """Moves blocks of requests between engines; blocks are free when libmorikv says quiet."""
+    """Moves blocks of requests between engines; blocks are freed when libmorikv reports quiet."""
 
     def __init__(self, vllm_config: Any, role: KVConnectorRole, kv_cache_config: Any) -> None:
         super().__init__(vllm_config, role, kv_cache_config)
@@ -52,7 +52,7 @@ class MorikvConnector(KVConnectorBase_V1, SupportsHMA):
     def set_xfer_handshake_metadata(
         self, metadata: dict[int, KVConnectorHandshakeMetadata]
     ) -> None:
-        places = cast("dict[int, Place]", metadata)  # what get_handshake_metadata() gave
+        places = cast("dict[int, Place]", metadata)  # result of get_handshake_metadata()
         self._scheduler.peers = [places[rank].blob for rank in sorted(places)]
 
     def on_new_request(self, request: Any) -> None:

@@ -52,7 +52,7 @@ class Group:
     """Blocks of a request behind the one that has the state."""
 
     def span(self, total: int) -> range:
-        """Which of a request's blocks the token behind the first ``total`` needs."""
+        """Blocks of a request that the token after the first ``total`` needs."""
         if self.kind == STATE:
             return range(min(total, 1))
         low = max(0, total + 1 - self.window) if self.kind == WINDOW else 0
@@ -107,19 +107,19 @@ def groups_of(config: Any) -> list[Group]:
 
 def backoff(groups: Iterable[Group]) -> int:
     """Tokens at the end of a prompt that decode computes, and prefill does not. Decode always
-    computes the last one; windows and states are those before it, and not behind."""
+    computes the last one; windows and states are those before that token."""
     return int(any(group.kind != FULL for group in groups))
 
 
 def fingerprint(groups: Iterable[Group]) -> int:
-    """Differs where layers of two engines would not pair."""
+    """Text that differs where layers of two engines would not pair."""
     layers = [(group.component, group.kind, group.window, group.layers) for group in groups]
     return 1 << 32 | zlib.crc32(repr(layers).encode())
 
 
 @dataclass(frozen=True)
 class Part:
-    """A region of a layer: what is moved of each block."""
+    """A region of a layer: the part of each block that is moved."""
 
     offset: int
     """From the layer's first byte."""
@@ -167,7 +167,7 @@ class Layout:
         return Part(0, block.nbytes * parts, stride * parts, tokens, axis)
 
     def _heads_of(self, spec: Any, cache: Any, parts: int) -> tuple[int, Axis | None]:
-        """Tokens of a block, and how its heads are shared out."""
+        """Tokens of a block, and the division of its heads among ranks."""
         if isinstance(spec, (MLAAttentionSpec, SlidingWindowMLASpec)):
             return spec.block_size, Axis(is_replicated=True)
         if len(cache.shape) != 4:

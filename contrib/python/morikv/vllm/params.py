@@ -62,18 +62,18 @@ def _peers(params: dict[str, Any]) -> tuple[str, ...]:
 
 
 def wants_cache(params: object) -> bool:
-    """Whether a client asks for a cache from elsewhere, in parameters of any kind."""
+    """Whether a client requests a cache from elsewhere, in parameters of any kind."""
     return isinstance(params, dict) and bool(params.get("do_remote_prefill"))
 
 
 def wants_peers(params: object) -> bool:
-    """Whether a client asks only how the workers are reached."""
+    """Whether a client requests only the addresses of the workers."""
     return isinstance(params, dict) and bool(params.get("get_peers"))
 
 
 def parse(params: object) -> Send | Receive | None:
     """:return: None: the request does not concern the connector.
-    :raises ValueError: with the name of the member, its value, and what was expected.
+    :raises ValueError: with the name of the member, its value, and the expectation.
     """
     if not params:
         return None

@@ -19,7 +19,7 @@ from .params import Receive, Send, parse, wants_cache, wants_peers
 logger = logging.getLogger("vllm.morikv")
 
 _COMPLETE = (RequestStatus.FINISHED_LENGTH_CAPPED, RequestStatus.FINISHED_STOPPED)
-#: Between two words of a decode engine that a request still waits there, in seconds.
+#: Time between two messages of a decode engine that a request still waits there, in seconds.
 _KEEP_S = 5.0
 
 
@@ -38,7 +38,7 @@ class Scheduler:
         self._ids: dict[int, str] = {}
         self._shortened: set[str] = set()
         self._loading: set[str] = set()
-        #: Requests whose cache has not been asked for yet.
+        #: Requests whose cache was not requested yet.
         self._waiting: dict[str, Receive] = {}
         #: Requests for a cache that cannot come, as their parameters are wrong.
         self._bad: set[str] = set()
@@ -46,7 +46,7 @@ class Scheduler:
 
     def on_new_request(self, request: Any) -> None:
         """Errors in its parameters are logged. A request without a cache to send is then an
-        ordinary request; a missing cache to receive fails as kv_load_failure_policy says.
+        ordinary request; a missing cache to receive is handled by kv_load_failure_policy.
         """
         name = request.request_id
         try:
@@ -70,8 +70,8 @@ class Scheduler:
         self._sending[name] = (id, request.num_prompt_tokens)
 
     def _shorten(self, request: Any) -> None:
-        """Prefill ends where decode begins: a state is of one token alone, and a window's
-        first block is given away by the token behind the last."""
+        """Prefill ends where decode begins: a state is valid for one token alone, and the token
+        after the last one frees a window's first block."""
         count = self._backoff
         name = request.request_id
         if not count or name in self._shortened or request.num_prompt_tokens <= count:
@@ -186,14 +186,14 @@ class Scheduler:
         self._bad.discard(name)
         self._shortened.discard(name)
         asked = self._waiting.pop(name, None)
-        if asked is not None:  # it was never scheduled
+        if asked is not None:  # the request was never scheduled
             self._release(asked)
         if name in self._loading:
             self._orders.aborts.append(name)
         if name not in self._sending:
             return False, None
         id, _total = self._sending.pop(name)
-        if not any(blocks):  # it was preempted, or never scheduled
+        if not any(blocks):  # the request was preempted, or never scheduled
             self._orders.drops[name] = id
             del self._ids[id]
             return False, None

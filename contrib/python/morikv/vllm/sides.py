@@ -18,8 +18,8 @@ logger = logging.getLogger("vllm.morikv")
 
 
 def pack_counts(ranks: int, more: int) -> bytes:
-    """Data of a reader's request message: ranks that read the request, and how often this
-    one reads it again."""
+    """Data of a reader's request message: ranks that read the request, and the number of further
+    reads by this one."""
     return b"%d %d" % (ranks, more)
 
 
@@ -32,7 +32,7 @@ def _counts(about: bytes) -> tuple[int, int]:
 
 
 class _Leg:
-    """A transfer, and what ends with it."""
+    """A transfer, and the state that ends with it."""
 
     def __init__(self) -> None:
         self.transfer: Transfer | None = None
@@ -41,7 +41,7 @@ class _Leg:
         self._plans: list[Any] = []
 
     def fail(self, why: str) -> None:
-        """The transfer has ended so."""
+        """Handle the end of the transfer."""
         self.error = self.error or why
 
     def give_up(self, why: str) -> None:
@@ -63,7 +63,7 @@ class _Leg:
 
 
 class Progress:
-    """How far a group of layers of a request is computed."""
+    """Progress of the computation of a group of layers of a request."""
 
     def __init__(self, group: Group, step: Step) -> None:
         self.group, self.span = group, group.span(step.total)
@@ -77,7 +77,7 @@ class Progress:
             self.blocks += blocks.get(self.group.component, ())
 
     def on_layer(self, layer: int, tokens: int, total: int) -> None:
-        """Blocks move when they are full, or last; a state when it changes no more."""
+        """Blocks move when they are full or are the last; a state moves when it is final."""
         full = tokens // self.group.block_size if self.group.kind != STATE else 0
         self.done[layer] = self.span.stop if tokens >= total else full
 
@@ -87,7 +87,7 @@ class Progress:
 
     @property
     def last(self) -> list[int]:
-        """Blocks that decode may want."""
+        """Blocks that decode may need."""
         return self.blocks[self.span.start : self.span.stop]
 
 
@@ -102,18 +102,18 @@ class Source:
         #: Time at which it is given up unless a reader has come; inf: it is being computed.
         self.deadline = math.inf
         self.readers: list[Reader] = []
-        #: Ranks that read it, as each of them says; known when the first has.
+        #: Number of ranks that read it, which each of them reports; set by the first.
         self.num_readers = 1
-        #: How often each of them reads it in all: once for each sample of a prompt.
+        #: Total reads by each rank: one for each sample of a prompt.
         self._reads: dict[Peer, int] = {}
         self.groups = {group.component: Progress(group, step) for group in groups}
-        #: Whether what was launched last is computed; None: it is.
+        #: Query for the end of the last launched work; None: it has ended.
         self.ready: Callable[[], bool] | None = None
         self._total = step.total
 
     @property
     def is_ended(self) -> bool:
-        """The engine is through with it."""
+        """The engine has finished the request."""
         return self.deadline < math.inf
 
     @property
@@ -157,7 +157,7 @@ class Source:
         return True
 
     def release(self, peer: Peer, more: int) -> None:
-        """A rank needs it only so many times from now on."""
+        """Set the number of reads that a rank still needs."""
         if not self.readers and more == 0:
             self.give_up("not needed")
         else:
@@ -168,7 +168,7 @@ class Source:
             progress.extend(blocks)
 
     def on_layer(self, component: int, layer: int, tokens: int) -> None:
-        """So many tokens are in a layer's cache."""
+        """Set the number of tokens in a layer's cache."""
         self.groups[component].on_layer(layer, tokens, self._total)
 
     def expire(self) -> None:
@@ -186,9 +186,9 @@ class Source:
 
 
 class Reader(_Leg):
-    """A rank of decode, and what it gets of a source. Pull: all is exposed when it is computed.
-    Push: each layer of each step is posted as soon as it is computed, and what was before the
-    reader came, when it comes."""
+    """A rank of decode and its transfer from a source. Pull: all blocks are exposed when they are
+    computed. Push: each layer of each step is posted as soon as it is computed, and earlier
+    layers when the reader comes."""
 
     def __init__(self, source: Source, map: Map, transfer: Transfer) -> None:
         super().__init__()
@@ -224,7 +224,7 @@ class Reader(_Leg):
         return not is_complete and self._remote is None and self.transfer.mode == Mode.READ
 
     def pump(self) -> None:
-        """Move what can be moved."""
+        """Move all blocks that can be moved now."""
         transfer = self.transfer
         if self._is_complete or self.error:
             return

@@ -30,7 +30,7 @@ _STATS += ("num_failed_transfers", "num_failed_notifications", "num_failed_hands
 _STATS += ("num_kv_expired_reqs", "num_notifications_after_expiry")
 #: Interval at which to check whether a GPU has finished an awaited step, in ms.
 _GATE_MS = 1
-#: Requests that have not come yet, of which peers have asked.
+#: Requests of peers for transfers whose prefill has not begun.
 _MAX_REQUESTS = 4096
 
 
@@ -78,7 +78,7 @@ class Worker:
         self._targets: dict[str, Target] = {}
         self._by_id: dict[int, Source] = {}
         self._readers: dict[Transfer, Reader] = {}
-        #: Readers that came before the request, and until when they are kept.
+        #: Readers that came before the request, and the time until which they are kept.
         self._requests: OrderedDict[int, tuple[float, list[Event]]] = OrderedDict()
         #: Transfers that were given up, for readers that come later.
         self._gone: OrderedDict[int, str] = OrderedDict()
@@ -138,7 +138,7 @@ class Worker:
                 source = self._sources.get(request_id)
                 if source is None or (step.is_fresh and not source.readers):
                     self._add_source(Source(request_id, step, self._groups))
-                elif step.is_fresh:  # preempted: blocks that were sent may be others' by now
+                elif step.is_fresh:  # preempted: blocks sent may be others' by now
                     source.give_up("the request was preempted")
                 else:
                     source.extend(step.new_blocks)
@@ -162,7 +162,7 @@ class Worker:
     def on_layer(self, name: str, cache: Any) -> None:
         """A layer of this step has been launched (a GPU's) or computed.
 
-        Only readers that prefill writes to want it then; others wait for the step's end.
+        Only readers that prefill writes to use it then; others wait for the step's end.
         """
         if not self._has_writers or not self._orders.steps or name not in self._layers:
             return
@@ -189,7 +189,7 @@ class Worker:
                 self._pump(source)
             self._orders = Orders()
             if any(source.is_awaited for source in self._sources.values()):
-                self._listener.wake()  # it looks whether that is computed
+                self._listener.wake()  # the thread checks whether that is computed
 
     def _pump(self, source: Source) -> None:
         for reader in source.readers:
@@ -203,7 +203,7 @@ class Worker:
         return any(source.is_awaited for source in self._sources.values())
 
     def _guarded(self, side: Any, call: Callable[..., None], *arguments: Any) -> None:
-        """An error is of this request alone: those of others go on."""
+        """An error ends this request alone; other requests continue."""
         try:
             call(*arguments)
         except Exception as error:
@@ -245,13 +245,13 @@ class Worker:
             self._sent.add(request_id)
             return
         source.deadline = time.monotonic() + self._lease_s
-        self._listener.wake()  # it may sleep longer than that
+        self._listener.wake()  # the thread may sleep longer than that
         if not is_complete:
             source.give_up("the request was aborted")
         self._settle(source)
 
     def _drop(self, request_id: str, id: int) -> None:
-        """The engine has forgotten it: its blocks are not its own any more."""
+        """The engine has dropped it: its blocks may belong to other requests."""
         source = self._sources.get(request_id)
         if source is not None:
             source.is_reported = False
@@ -288,7 +288,7 @@ class Worker:
         assert event.peer is not None
         try:
             event.peer.refuse(event.id, event.epoch, why)
-        except errors.MorikvError:  # it has left, or asks no longer
+        except errors.MorikvError:  # the peer has left, or has no such request any more
             pass
 
     def _serve(self, source: Source, event: Event) -> None:
@@ -300,7 +300,7 @@ class Worker:
         try:
             map = self._map(event.peer, Role.SRC)
             transfer = self._context.transfer(source.id, [map], mode, Role.SRC, event.epoch)
-        except errors.MorikvError as error:  # it has left: another one may come
+        except errors.MorikvError as error:  # the peer has left: another one may come
             logger.warning("morikv: request %s: %s", source.request_id, error)
             self._refuse(event, str(error))
             return
@@ -367,7 +367,7 @@ class Worker:
             target.open(self._context, maps, pack_counts(readers, target.load.more))
 
     def _fail(self, request_id: str) -> None:
-        """The scheduler has logged why."""
+        """The scheduler has logged the reason."""
         self._received.add(request_id)
         self._failed.add(request_id)
         self._stats["num_failed_transfers"].append(1)
@@ -449,7 +449,7 @@ class Worker:
             self._settle(source)
 
     def _settle(self, side: Reader | Source | Target) -> None:
-        """Report to the engine what is over: its blocks are not accessed any more."""
+        """Report ended requests to the engine: their blocks are not accessed any more."""
         if isinstance(side, Target):
             if side.transfer is None or side.is_quiet:
                 self._settle_target(side)
@@ -484,12 +484,12 @@ class Worker:
         target.close()
 
     def _round(self) -> float | None:
-        """:return: how long nothing is due, in ms; 0: there is more."""
+        """:return: time until work is due, in ms; 0: now."""
         with self._lock:
             for event in self._context.poll():
                 try:
                     self._on_event(event)
-                except Exception:  # the events behind it are of other requests
+                except Exception:  # later events belong to other requests
                     logger.exception("morikv: %s could not be handled", event.type.name)
             self._expire()
             is_awaited = self._pump_awaited()
@@ -503,7 +503,7 @@ class Worker:
             return max(0.0, min(ends) - time.monotonic()) * 1000 + 1 if ends else None
 
     def close(self) -> None:
-        """Harmless if it is closed. Waits for what peers still do, DRAIN_TIMEOUT at most."""
+        """Harmless if it is closed. Waits for accesses by peers, DRAIN_TIMEOUT at most."""
         atexit.unregister(self.close)
         if not self._listener.close():
             return

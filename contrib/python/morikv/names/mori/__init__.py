@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The package mori as far as its name is needed to find morikv's mori.io."""
+"""The package mori, reduced to the name by which morikv's mori.io is found."""
