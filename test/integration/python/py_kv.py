@@ -327,7 +327,7 @@ class TwoProcesses(unittest.TestCase):
             pairs.plan([0, 1])
         with self.assertRaisesRegex(ValueError, "mode is 'WRITE'; expected Mode.WRITE, Mode.READ"):
             self.context.transfer(9, [pairs], "WRITE", Role.SRC)
-        with self.assertRaisesRegex(ValueError, "unit_bytes is 9; the memory has 8 bytes"):
+        with self.assertRaisesRegex(ValueError, "unit_bytes is 9; expected at most the memory's 8 bytes"):
             self.context.add_region(bytearray(8), unit_bytes=9)
         with self.assertRaisesRegex(TypeError, "layer is '0'; expected an integer"):
             self.context.add_region(bytearray(8), layer="0", unit_bytes=8)
