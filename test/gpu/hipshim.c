@@ -100,6 +100,14 @@ typedef struct hipshim_copy_attr {
       (void *stream, hipStreamCallback_t callback, void *arg, unsigned flags))         \
     X(stream_write_value, "cuStreamWriteValue32_v2",                                   \
       (void *stream, cu_ptr_t ptr, uint32_t value, unsigned flags))                    \
+    X(begin_capture, "cuStreamBeginCapture_v2", (void *stream, int mode))              \
+    X(end_capture, "cuStreamEndCapture", (void *stream, void **graph))                 \
+    X(exchange_mode, "cuThreadExchangeStreamCaptureMode", (int *mode))                 \
+    X(graph_instantiate, "cuGraphInstantiateWithFlags",                                \
+      (void **exec, void *graph, unsigned long long flags))                            \
+    X(graph_launch, "cuGraphLaunch", (void *exec, void *stream))                       \
+    X(graph_exec_destroy, "cuGraphExecDestroy", (void *exec))                          \
+    X(graph_destroy, "cuGraphDestroy", (void *graph))                                  \
     X(launch_host_func, "cuLaunchHostFunc", (void *stream, hipHostFn_t f, void *arg))  \
     X(event_create, "cuEventCreate", (void **event, unsigned flags))                   \
     X(event_destroy, "cuEventDestroy_v2", (void *event))                               \
@@ -295,6 +303,19 @@ HIPSHIM(hipStreamAddCallback,
 HIPSHIM(hipStreamWriteValue32,
         (hipStream_t stream, void *ptr, uint32_t value, unsigned flags),
         ((void)flags, cu.stream_write_value(stream, (cu_ptr_t)ptr, value, 0)))
+HIPSHIM(hipStreamBeginCapture, (hipStream_t stream, int mode),
+        cu.begin_capture(stream, mode))
+HIPSHIM(hipStreamEndCapture, (hipStream_t stream, hipGraph_t *graph),
+        cu.end_capture(stream, (void **)graph))
+HIPSHIM(hipThreadExchangeStreamCaptureMode, (int *mode), cu.exchange_mode(mode))
+HIPSHIM(hipGraphInstantiate,
+        (hipGraphExec_t * exec, hipGraph_t graph, void *node, char *log, size_t size),
+        ((void)node, (void)log, (void)size,
+         cu.graph_instantiate((void **)exec, graph, 0)))
+HIPSHIM(hipGraphLaunch, (hipGraphExec_t exec, hipStream_t stream),
+        cu.graph_launch(exec, stream))
+HIPSHIM(hipGraphExecDestroy, (hipGraphExec_t exec), cu.graph_exec_destroy(exec))
+HIPSHIM(hipGraphDestroy, (hipGraph_t graph), cu.graph_destroy(graph))
 HIPSHIM(hipLaunchHostFunc, (hipStream_t stream, hipHostFn_t function, void *arg),
         cu.launch_host_func(stream, function, arg))
 HIPSHIM(hipEventCreateWithFlags, (hipEvent_t * event, unsigned flags),
@@ -530,6 +551,11 @@ hipError_t hipGetLastError(void)
 
     hipshim_last = hipSuccess;
     return error;
+}
+
+hipError_t hipPeekAtLastError(void)
+{
+    return hipshim_last;
 }
 
 const char *hipGetErrorName(hipError_t error)

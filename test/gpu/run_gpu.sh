@@ -129,7 +129,7 @@ over_release() {
 
 # The proof that owners of AMD's GPUs run.
 stage_prove() {
-    stage mori_prove 240 inside env PATH="$build/perf/kv_perf:$build/perf/gpu:/usr/bin:/usr/sbin" \
+    stage mori_prove 240 inside env PATH="$build/perf/kv_perf:$build/perf/gpu:$build/perf/risks:/usr/bin:/usr/sbin" \
         contrib/mori_prove --minutes 3 --path xGMI --path risks --report "$out_inside/mori_prove.json"
     grep -E '^(SIMULATED|SAFE|NOT )|^  ' "$work/stage.log" >>"$report"
 }
