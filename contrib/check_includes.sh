@@ -41,6 +41,7 @@ forbidden() { # PATH
     # what the product's kernel reaches without UCX: kernel and list, nothing else
     perf/gpu/*) echo '^(uct|ucp|infiniband)/|^(base|rdma|ucx_plugin|test)/|xgmi_(md|iface|ep|map|queue|key)|^perf/(kv_perf|bench)/' ;;
     # tries parts of the product by themselves on a real runtime
+    perf/risks/risks_nic.c) echo '^(uct|infiniband)/|^(rdma|ucx_plugin|src|test)/|^perf/(kv_perf|bench|gpu)/' ;;
     perf/risks/*) echo '^(uct|ucp|infiniband)/|^(rdma|ucx_plugin|src|test)/|^perf/(kv_perf|bench|gpu)/' ;;
     perf/*) echo '^(uct|infiniband)/|^(base|wire|memory|plan|peer|message|xfer|post|xgmi|rdma|ucx_plugin|test)/|muct_'"$(above_in_perf "$1")" ;;
     test/conformance/* | test/support/ct_*) echo '^(base|xgmi|rdma|ucx_plugin|src|perf)/|muct_|^mkv_|morikv|^check\.h$' ;;

@@ -19,6 +19,7 @@
 #include "perf/base/leave.h"
 #include "perf/risks/risks_chunks.h"
 #include "perf/risks/risks_graph.h"
+#include "perf/risks/risks_nic.h"
 #include "perf/risks/risks_peers.h"
 #include "perf/risks/risks_watch.h"
 
@@ -549,6 +550,35 @@ static void look_at_others(const risks_exporter_t *exporters)
     }
 }
 
+/* Behind all others: UCP opens the module, which has a runtime of its own. */
+static void look_at_nic(unsigned rounds)
+{
+    const char *names[] = {"nic-flush", "nic-anew"};
+    const char *reason = risks_nic_open();
+    char *from, *to;
+    unsigned i;
+
+    if (reason == NULL) {
+        risks_need(gpu->mem_alloc((void **)&from, RISKS_LENGTH) == 0, "hipMalloc");
+        risks_need(gpu->mem_alloc((void **)&to, RISKS_LENGTH) == 0, "hipMalloc");
+        risks_nic_map(to, RISKS_LENGTH);
+        risks_nic_put(from, to, RISKS_LENGTH);
+        risks_nic_unmap();
+        reason =
+            (strstr(risks_nic_path(), "mori_rdma") == NULL) ? risks_nic_path() : NULL;
+        (void)gpu->mem_free(from);
+        (void)gpu->mem_free(to);
+    }
+    for (i = 0; (reason != NULL) && (i < 2); ++i) {
+        risks_report(names[i], "not looked at", "no way by mori_rdma: %s", reason);
+    }
+    if (reason == NULL) {
+        risk_nic_flush(rounds);
+        risk_nic_anew((rounds < RISKS_FEW) ? rounds : RISKS_FEW);
+    }
+    risks_nic_close();
+}
+
 int main(int argc, char **argv)
 {
     unsigned rounds = (argc > 1) ? (unsigned)strtoul(argv[1], NULL, 0) : 1000;
@@ -590,6 +620,9 @@ int main(int argc, char **argv)
     }
     if (is_wanted("dead-peer")) {
         risk_dead_peer(mortals, RISKS_DEATHS);
+    }
+    if (is_wanted("nic-flush nic-anew")) {
+        look_at_nic(rounds);
     }
     queue_close();
     printf("%u risks broken\n", risks_num_broken());

@@ -7,6 +7,7 @@
 
 #include "perf/risks/risks_chunks.h"
 #include "perf/risks/risks_base.h"
+#include "perf/risks/risks_nic.h"
 
 #include <string.h>
 
@@ -135,4 +136,34 @@ void risk_wake_up(unsigned rounds, void (*copy)(void *))
                  "%u times mapped at one address, copied and unmapped%s", i,
                  (num_bad > 0) ? ", old bytes behind a copy" : "");
     (void)hip.free(memory, RISKS_LENGTH);
+}
+
+void risk_nic_anew(unsigned rounds)
+{
+    unsigned i, num_bad = 0;
+    chunks_hip_t hip;
+    void *from, *to;
+
+    if (!chunks_bind(&hip) || (hip.reserve(&from, RISKS_LENGTH, 0, NULL, 0) != 0) ||
+        (hip.reserve(&to, RISKS_LENGTH, 0, NULL, 0) != 0)) {
+        risks_report("nic-anew", "not looked at", "the runtime maps no memory");
+        return;
+    }
+
+    for (i = 0; (i < rounds) && (num_bad == 0); ++i) {
+        risks_need(chunks_map(&hip, from, 1) && chunks_map(&hip, to, 1), "hipMemMap");
+        risks_fill(from, RISKS_COPIED, i);
+        risks_nic_map(to, RISKS_LENGTH);
+        risks_nic_put(from, to, RISKS_COPIED);
+        num_bad += !risks_is_filled(to, RISKS_COPIED, i);
+        risks_nic_unmap();
+        risks_need((hip.unmap(from, RISKS_LENGTH) == 0) &&
+                       (hip.unmap(to, RISKS_LENGTH) == 0),
+                   "hipMemUnmap");
+    }
+    risks_report("nic-anew", (num_bad == 0) ? "not seen" : "BROKEN",
+                 "%u times mapped at one address, put and unmapped%s", i,
+                 (num_bad > 0) ? ", old bytes behind a put" : "");
+    (void)hip.free(from, RISKS_LENGTH);
+    (void)hip.free(to, RISKS_LENGTH);
 }

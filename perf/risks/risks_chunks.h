@@ -17,4 +17,7 @@ void risk_chunks(void);
  */
 void risk_wake_up(unsigned rounds, void (*copy)(void *));
 
+/** The same by a NIC: from memory that UCP has registered, into a new registration. */
+void risk_nic_anew(unsigned rounds);
+
 #endif

@@ -13,6 +13,7 @@
 #include "perf/risks/risks_watch.h"
 #include "perf/risks/risks_base.h"
 #include "perf/risks/risks_kernel.h"
+#include "perf/risks/risks_nic.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -26,18 +27,20 @@
 #define WATCH_BLOCKS 32
 #define WATCH_THREADS 256
 #define WATCH_PINNED 4096
+#define WATCH_FLAG 8
 
 typedef struct risks_watch {
     const char *risk;
     uint64_t piece, num_pieces;
     bool is_mark; /* the word is a stream's mark, else a launch's flag */
+    bool is_nic;  /* or this program's, behind a flush of UCP */
     int device;   /* that owns the memory */
     char *local[2], *remote;
     muct_xgmi_queue_config_t config;
     muct_xgmi_queue_t *queue;
     muct_xgmi_rkey_t rkey;
     void *stream, *module, *function;
-    volatile uint32_t *pinned; /* start, and the count 8 bytes behind it */
+    volatile uint32_t *pinned; /* start, the count 8 bytes behind it, is_nic's flag */
     unsigned num_done;
 } risks_watch_t;
 
@@ -132,6 +135,14 @@ static void watch_done(muct_xgmi_op_t *op, ucs_status_t status)
     ++watch->num_done;
 }
 
+/* A host that has seen the flush, as an engine tells its kernels. */
+static void watch_put_by_nic(const risks_watch_t *watch, const char *from,
+                             uint32_t sequence)
+{
+    risks_nic_put(from, watch->remote, watch_length(watch));
+    __atomic_store_n(watch->pinned + WATCH_FLAG, sequence, __ATOMIC_RELEASE);
+}
+
 static void watch_put(risks_watch_t *watch, const char *from)
 {
     muct_xgmi_queue_t *queue = watch->queue;
@@ -154,23 +165,35 @@ static void watch_put(risks_watch_t *watch, const char *from)
     }
 }
 
+/* The word that the kernel is to wait for. */
+static uintptr_t watch_flag(const risks_watch_t *watch, uint32_t *sequence)
+{
+    const muct_xgmi_queue_t *queue = watch->queue;
+
+    if (watch->is_nic) {
+        *sequence = 1 + watch->pinned[WATCH_FLAG];
+        return (uintptr_t)(watch->pinned + WATCH_FLAG);
+    }
+    if (watch->is_mark) {
+        *sequence = 1 + queue->marks[0];
+        return (uintptr_t)muct_xgmi_queue_mark_at(queue, 0);
+    }
+    *sequence = 1 + queue->launch_streams[0].sequence;
+    return (uintptr_t)queue->flags;
+}
+
 /* The kernel spins before anything is put. @return Words that were old. */
 static uint64_t watch_round(risks_watch_t *watch, unsigned round)
 {
-    const muct_xgmi_queue_t *queue = watch->queue;
-    risks_watch_args_t args = {
-        .flag = watch->is_mark ? (uintptr_t)muct_xgmi_queue_mark_at(queue, 0)
-                               : (uintptr_t)queue->flags,
-        .started = (uintptr_t)watch->pinned,
-        .bad = (uintptr_t)(watch->pinned + 2),
-        .memory = (uintptr_t)watch->remote,
-        .num_words = watch_length(watch) / 4,
-        .sequence =
-            1 + (watch->is_mark ? queue->marks[0] : queue->launch_streams[0].sequence),
-        .seed = round % 2};
+    risks_watch_args_t args = {.started = (uintptr_t)watch->pinned,
+                               .bad = (uintptr_t)(watch->pinned + 2),
+                               .memory = (uintptr_t)watch->remote,
+                               .num_words = watch_length(watch) / 4,
+                               .seed = round % 2};
     void *params[] = {&args};
     int prev;
 
+    args.flag = watch_flag(watch, &args.sequence);
     risks_need(muct_gpu_push_device(gpu, watch->device, &prev) == UCS_OK,
                "hipSetDevice");
     risks_need(gpu->module_launch_kernel(watch->function, WATCH_BLOCKS, 1, 1,
@@ -180,7 +203,11 @@ static uint64_t watch_round(risks_watch_t *watch, unsigned round)
     muct_gpu_pop_device(gpu, watch->device, prev);
     while (watch->pinned[0] != args.sequence) {
     }
-    watch_put(watch, watch->local[round % 2]);
+    if (watch->is_nic) {
+        watch_put_by_nic(watch, watch->local[round % 2], args.sequence);
+    } else {
+        watch_put(watch, watch->local[round % 2]);
+    }
     risks_need(gpu->stream_synchronize(watch->stream) == 0, "hipStreamSynchronize");
     return *(volatile uint64_t *)(watch->pinned + 2);
 }
@@ -211,7 +238,7 @@ static bool watch_open(risks_watch_t *watch)
         risks_fill(watch->local[i], watch_length(watch), (uint32_t)i);
     }
     watch_open_queue(watch);
-    if (is_loaded && !watch->is_mark && !watch->queue->is_flag_last) {
+    if (is_loaded && !watch->is_mark && !watch->is_nic && !watch->queue->is_flag_last) {
         risks_report(watch->risk, "not looked at",
                      "the copy kernel's end is no flag here");
         is_loaded = false;
@@ -249,6 +276,9 @@ static void watch_risk(risks_watch_t *watch, unsigned rounds)
     unsigned i = 0;
 
     if (watch_open(watch)) {
+        if (watch->is_nic) {
+            risks_nic_map(watch->remote, watch_length(watch));
+        }
         while ((i < rounds) && (bad == 0)) {
             bad = watch_round(watch, i++);
         }
@@ -257,7 +287,13 @@ static void watch_risk(risks_watch_t *watch, unsigned rounds)
             "%u times %zu KiB from device 0 to %d in %.0f s, %lu words old behind "
             "the %s",
             i, watch_length(watch) >> 10, watch->device, (risks_now_ms() - start) / 1e3,
-            (unsigned long)bad, watch->is_mark ? "number" : "flag");
+            (unsigned long)bad,
+            watch->is_nic    ? "flush"
+            : watch->is_mark ? "number"
+                             : "flag");
+    }
+    if (watch->is_nic && (i > 0)) {
+        risks_nic_unmap();
     }
     watch_close(watch);
 }
@@ -274,6 +310,14 @@ void risk_mark(unsigned rounds)
 {
     risks_watch_t watch = {
         .risk = "mark", .piece = WATCH_SMALL, .num_pieces = 1, .is_mark = true};
+
+    watch_risk(&watch, rounds);
+}
+
+void risk_nic_flush(unsigned rounds)
+{
+    risks_watch_t watch = {
+        .risk = "nic-flush", .piece = WATCH_SMALL, .num_pieces = 1, .is_nic = true};
 
     watch_risk(&watch, rounds);
 }

@@ -6,7 +6,7 @@ set -eu
 . "$(dirname "$0")/gpu_lib.sh"
 page=$tree/docs/dev/hipcpu.md
 export UCX_PLUGIN_PATH="$build/.libs" MKV_BUILD_DIR="$build" MKV_TEST_REAL_HIP=1 HIPCPU_DEVICES=4 UCX_TLS=mori_xgmi,mori_copy,tcp
-export LD_LIBRARY_PATH="$build/test/fake/hip/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+export LD_LIBRARY_PATH="$build/test/fake/verbs/.libs:$build/test/fake/hip/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 
 # Behaviour of the module that gpu_risks does not try: a case of the conformance suite, or a test.
 case_of() { # RISK

@@ -79,6 +79,7 @@ HIPCPU_VERSION=7.0 HIPCPU_RULES=capture-event,errors-overwritten prove risks 2 '
     '^  seen  *a query of an event ends a capture (clr' '^  BROKEN  *copies of mori_xgmi clear' -- --path 'xGMI put' --path risks
 HIPCPU_RULES=replay-stale,stale-map prove awake 2 '^NOT SAFE  *xGMI put: ' '^  BROKEN  *a graph that is replayed' '^  BROKEN  *memory that slept' \
     -- --path 'xGMI put' --path risks
+FAKE_VERBS_MODE=late-write prove flush 2 '^NOT SAFE  *NIC, GPU memory: a kernel behind' '^  BROKEN  *a kernel behind the flush' -- --path 'NIC, GPU' --path risks
 # ports that do not reach each other
 FAKE_VERBS_DEVICES=fake0:ionic,fake1:mlx5_ib prove apart 0 'RED NIC, host memory, host to host by fake0:1 and fake1:1' \
     'expected mori_rdma alone, went by .*tcp' '^SAFE  *NIC, host memory: .*pairs of ports that do not reach each other: 1' -- --path 'NIC, host'

@@ -362,6 +362,7 @@ typedef struct fv_process {
     bool null_mode;
     bool late_mode;
     bool wrong_mode;      /* a byte of each larger write is another one */
+    bool has_late_writes; /* each larger write lands with the next one */
     bool has_other_pages; /* a dma-buf's pages are not the memory's */
     bool no_peermem;
     unsigned num_devices;
@@ -496,6 +497,9 @@ void fv_land(fv_qp_t *qp, fv_send_t *send);
 /* fv_datagram.c: unconnected messages, which may be lost */
 int fv_check_av(const fv_device_t *device, const struct ibv_ah_attr *av);
 int fv_datagram(fv_qp_t *qp, fv_send_t *send);
+
+/* Shorter writes are always right: the module's own messages consist of them. */
+#define FV_WRONG_FROM 4096
 
 /* fv_gpu.c: memory whose writes land after their completion */
 int fv_gpu_write(fv_qp_t *qp, const fv_wire_mr_t *mr, const fv_send_t *send,

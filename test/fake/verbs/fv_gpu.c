@@ -166,7 +166,10 @@ int fv_gpu_write(fv_qp_t *qp, const fv_wire_mr_t *mr, const fv_send_t *send,
     fv_posted_t *posted, **link = &qp->posted;
     unsigned gpu;
 
-    if (!fv_gpu_of(mr, send->remote_addr, &gpu)) {
+    if (fv.has_late_writes && (mr->pid == fv.pid) && (send->length >= FV_WRONG_FROM)) {
+        fv_gpu_push_all(qp); /* no read did */
+        gpu = 0;
+    } else if (!fv_gpu_of(mr, send->remote_addr, &gpu)) {
         return fv_memory_write(mr->pid, mr->host + (send->remote_addr - mr->iova),
                                local, count);
     }

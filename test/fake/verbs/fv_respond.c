@@ -4,8 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FV_WRONG_FROM 4096
-
 /*
  * Execution of a work request at the peer: its path, queue pair, keys and receives. A
  * request is executed as a whole or not at all. A write whose immediate finds no

@@ -467,6 +467,7 @@ static void fv_init_once(void)
     fv.null_mode = (mode != NULL) && (strcmp(mode, "null") == 0);
     fv.late_mode = (mode != NULL) && (strcmp(mode, "late") == 0);
     fv.has_other_pages = (mode != NULL) && (strcmp(mode, "other-pages") == 0);
+    fv.has_late_writes = (mode != NULL) && (strcmp(mode, "late-write") == 0);
     fv.wrong_mode = (mode != NULL) && (strcmp(mode, "wrong-byte") == 0);
     fv.no_peermem = (peermem != NULL) && (strcmp(peermem, "n") == 0);
     if (fv.shared) {

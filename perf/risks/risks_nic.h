@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef RISKS_NIC_H
+#define RISKS_NIC_H
+
+/** @file GPU memory by a NIC, between two workers of UCP in this process. */
+
+#include <stddef.h>
+
+/** Connect over mori_rdma. @return Why there is no such way, or NULL. */
+const char *risks_nic_open(void);
+void risks_nic_close(void);
+
+/** Register a GPU's memory as the target of puts, until the other call. */
+void risks_nic_map(char *memory, size_t length);
+void risks_nic_unmap(void);
+
+/** Put from a GPU's memory, which UCP registers itself, and flush. */
+void risks_nic_put(const char *from, char *to, size_t length);
+
+/** How UCP carried the first put, in its own words. */
+const char *risks_nic_path(void);
+
+#endif
