@@ -91,8 +91,7 @@ ucs_status_t muct_rdma_iface_query(uct_iface_h tl_iface, uct_iface_attr_t *attr)
     uct_base_iface_query(&iface->super, attr);
     attr->device_addr_len = MUCT_RDMA_DEV_ADDR_SIZE;
     attr->iface_addr_len = 0;
-    attr->ep_addr_len = MUCT_RDMA_EP_ADDR_SIZE(iface->limits.num_qps) +
-                        (iface->has_ece ? MUCT_RDMA_ECE_SIZE : 0);
+    attr->ep_addr_len = muct_rdma_iface_ep_addr_size(iface);
     attr->max_conn_priv = 0;
     attr->cap.flags =
         UCT_IFACE_FLAG_AM_SHORT | UCT_IFACE_FLAG_AM_BCOPY | UCT_IFACE_FLAG_PUT_SHORT |
@@ -257,6 +256,7 @@ int muct_rdma_iface_is_reachable_v2(const uct_iface_h tl_iface,
 {
     muct_rdma_iface_t *iface = (muct_rdma_iface_t *)tl_iface;
     muct_rdma_dev_addr_t local, remote;
+    muct_rdma_fault_t fault;
     const char *reason;
     size_t length;
 
@@ -268,9 +268,10 @@ int muct_rdma_iface_is_reachable_v2(const uct_iface_h tl_iface,
 
     length = MUCT_PARAM(UCT_IFACE_IS_REACHABLE_FIELD, params, device_addr_length,
                         DEVICE_ADDR_LENGTH, SIZE_MAX);
-    if (muct_rdma_dev_addr_unpack(params->device_addr, length, &remote) != 0) {
-        uct_iface_fill_info_str_buf(params,
-                                    "address is of another version of ucx-mori");
+    if (muct_rdma_dev_addr_unpack(params->device_addr, length, &remote, &fault) != 0) {
+        uct_iface_fill_info_str_buf(
+            params, "the peer's device address is refused: " MUCT_RDMA_FAULT_FMT,
+            MUCT_RDMA_FAULT_ARG(&fault));
         return 0;
     }
 

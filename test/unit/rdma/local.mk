@@ -4,6 +4,7 @@ rdma_unit_programs = \
 	test/unit/rdma/test_rdma_ends \
 	test/unit/rdma/test_rdma_faults \
 	test/unit/rdma/test_rdma_flow \
+	test/unit/rdma/test_rdma_fuzz \
 	test/unit/rdma/test_rdma_gpus \
 	test/unit/rdma/test_rdma_large \
 	test/unit/rdma/test_rdma_limits \
@@ -72,6 +73,11 @@ test_unit_rdma_test_rdma_queue_LDADD = $(rdma_rig_ldadd)
 test_unit_rdma_test_rdma_flow_SOURCES = test/unit/rdma/test_rdma_flow.c
 test_unit_rdma_test_rdma_flow_CPPFLAGS = $(rdma_rig_cppflags)
 test_unit_rdma_test_rdma_flow_LDADD = $(rdma_rig_ldadd)
+
+test_unit_rdma_test_rdma_fuzz_SOURCES = test/unit/rdma/test_rdma_fuzz.c $(verbs_pair_sources)
+test_unit_rdma_test_rdma_fuzz_CPPFLAGS = $(rdma_rig_cppflags)
+test_unit_rdma_test_rdma_fuzz_LDFLAGS = $(muct_ldflags)
+test_unit_rdma_test_rdma_fuzz_LDADD = $(rdma_rig_ldadd) libmuct.la
 
 test_unit_rdma_test_rdma_gpus_SOURCES = test/unit/rdma/test_rdma_gpus.c
 test_unit_rdma_test_rdma_gpus_CPPFLAGS = $(rdma_rig_cppflags) $(hipcpu_path_cppflags)

@@ -4,6 +4,7 @@
 
 #include "test/support/mkv_check.h"
 
+#include "base/muct_bytes.h"
 #include "rdma/device/rdma_addr.h"
 #include "rdma/ep/rdma_ctl_msg.h"
 #include "rdma/memory/rdma_key.h"
@@ -14,6 +15,7 @@
 #define SLOTS 4
 #define PACKED MUCT_RDMA_KEY_PACKED_SIZE(SLOTS)
 
+static muct_rdma_fault_t fault;
 static muct_rdma_key_t key;
 static uint8_t packed[PACKED];
 
@@ -90,6 +92,14 @@ START_TEST(key_cut_anywhere_is_refused)
 }
 END_TEST
 
+static void expect_reason(muct_rdma_key_result_t result, const char *text)
+{
+    char reason[256];
+
+    ck_assert_ptr_nonnull(
+        strstr(muct_rdma_key_explain(result, packed, reason, sizeof(reason)), text));
+}
+
 START_TEST(key_without_sense_is_refused_with_a_reason)
 {
     muct_rdma_key_t other;
@@ -102,14 +112,35 @@ START_TEST(key_without_sense_is_refused_with_a_reason)
     key.base = UINT64_MAX - 4096;
     muct_rdma_key_pack(&key, SLOTS, packed);
     ck_assert_int_eq(muct_rdma_key_unpack(packed, PACKED, &other), MUCT_RDMA_KEY_RANGE);
-    ck_assert_str_ne(muct_rdma_key_strerror(MUCT_RDMA_KEY_RANGE), "unknown reason");
+    expect_reason(MUCT_RDMA_KEY_RANGE, "wraps");
 
     setup();
     key.gpu = MUCT_RDMA_KEY_NUM_GPUS;
     muct_rdma_key_pack(&key, SLOTS, packed);
     ck_assert_int_eq(muct_rdma_key_unpack(packed, PACKED, &other),
                      MUCT_RDMA_KEY_NO_GPU);
-    ck_assert_str_ne(muct_rdma_key_strerror(MUCT_RDMA_KEY_NO_GPU), "unknown reason");
+    expect_reason(MUCT_RDMA_KEY_NO_GPU, "GPU 64");
+
+    setup();
+    key.flags |= 4;
+    muct_rdma_key_pack(&key, SLOTS, packed);
+    ck_assert_int_eq(muct_rdma_key_unpack(packed, PACKED, &other), MUCT_RDMA_KEY_FLAGS);
+    expect_reason(MUCT_RDMA_KEY_FLAGS, "flags 0x5");
+
+    setup();
+    key.flags = 0; /* host memory with a GPU's page */
+    muct_rdma_key_pack(&key, SLOTS, packed);
+    ck_assert_int_eq(muct_rdma_key_unpack(packed, PACKED, &other), MUCT_RDMA_KEY_PAGE);
+    expect_reason(MUCT_RDMA_KEY_PAGE, "page 0x7f00deadb0c0");
+    setup();
+    key.page_address = 0;
+    muct_rdma_key_pack(&key, SLOTS, packed);
+    ck_assert_int_eq(muct_rdma_key_unpack(packed, PACKED, &other), MUCT_RDMA_KEY_PAGE);
+
+    setup();
+    key.length = 0; /* of three keys */
+    muct_rdma_key_pack(&key, SLOTS, packed);
+    ck_assert_int_eq(muct_rdma_key_unpack(packed, PACKED, &other), MUCT_RDMA_KEY_COUNT);
 }
 END_TEST
 
@@ -154,7 +185,8 @@ START_TEST(device_address_comes_back_as_it_was)
     ck_assert_uint_le(MUCT_RDMA_DEV_ADDR_SIZE, 31); /* UCX's maximum */
     muct_rdma_dev_addr_pack(&device, bytes);
     memset(&other, 0, sizeof(other));
-    ck_assert_int_eq(muct_rdma_dev_addr_unpack(bytes, sizeof(bytes), &other), 0);
+    ck_assert_int_eq(muct_rdma_dev_addr_unpack(bytes, sizeof(bytes), &other, &fault),
+                     0);
     ck_assert_uint_eq(other.link, device.link);
     ck_assert_uint_eq(other.mtu_shift, device.mtu_shift);
     ck_assert_uint_eq(other.rail, device.rail);
@@ -171,19 +203,50 @@ START_TEST(device_address_without_sense_is_refused)
     static const struct {
         unsigned at;
         uint8_t value;
-    } bad[] = {{0, 0}, {0, 2}, {0, 4}, {1, 0}, {1, 4}, {2, 7}, {2, 13}, {2, 255}};
+        const char *field;
+    } bad[] = {
+        {0, 0, "version"},
+        {0, 2, "version"},
+        {0, 4, "version"},
+        {1, 0, "link"},
+        {1, 4, "link"},
+        {2, 7, "log2(mtu)"},
+        {2, 13, "log2(mtu)"},
+        {2, 255, "log2(mtu)"},
+        {14, 0xff, "first byte of the gid"},
+    };
     size_t i;
 
     for (i = 0; i < sizeof(bad) / sizeof(bad[0]); ++i) {
         muct_rdma_dev_addr_pack(&device, bytes);
         bytes[bad[i].at] = bad[i].value;
-        ck_assert_int_ne(muct_rdma_dev_addr_unpack(bytes, sizeof(bytes), &other), 0);
+        ck_assert_int_ne(
+            muct_rdma_dev_addr_unpack(bytes, sizeof(bytes), &other, &fault), 0);
+        ck_assert_str_eq(fault.field, bad[i].field);
+        ck_assert_uint_eq(fault.value, bad[i].value);
     }
 
     muct_rdma_dev_addr_pack(&device, bytes);
     for (i = 0; i < sizeof(bytes); ++i) {
-        ck_assert_int_ne(muct_rdma_dev_addr_unpack(bytes, i, &other), 0);
+        ck_assert_int_ne(muct_rdma_dev_addr_unpack(bytes, i, &other, &fault), 0);
+        ck_assert_str_eq(fault.field, "length");
     }
+
+    memset(bytes + 14, 0, 16);
+    ck_assert_int_ne(muct_rdma_dev_addr_unpack(bytes, sizeof(bytes), &other, &fault),
+                     0);
+    ck_assert_str_eq(fault.field, "gid");
+    muct_rdma_dev_addr_pack(&device, bytes);
+    memset(bytes + 6, 0, 8);
+    ck_assert_int_ne(muct_rdma_dev_addr_unpack(bytes, sizeof(bytes), &other, &fault),
+                     0);
+    ck_assert_str_eq(fault.field, "incarnation");
+    muct_rdma_dev_addr_pack(&device, bytes);
+    bytes[1] = MUCT_RDMA_LINK_IB;
+    bytes[5] = 0xc0;
+    ck_assert_int_ne(muct_rdma_dev_addr_unpack(bytes, sizeof(bytes), &other, &fault),
+                     0);
+    ck_assert_str_eq(fault.field, "lid");
 }
 END_TEST
 
@@ -209,10 +272,11 @@ START_TEST(endpoint_address_comes_back_as_it_was)
     muct_rdma_ep_addr_pack(&addr, bytes);
     memset(&other, 0, sizeof(other));
     ck_assert_int_eq(
-        muct_rdma_ep_addr_unpack(bytes, MUCT_RDMA_EP_ADDR_SIZE(_i), &other), 0);
+        muct_rdma_ep_addr_unpack(bytes, MUCT_RDMA_EP_ADDR_SIZE(_i), &other, &fault), 0);
     ck_assert_mem_eq(&other, &addr, sizeof(addr));
     ck_assert_int_ne(
-        muct_rdma_ep_addr_unpack(bytes, MUCT_RDMA_EP_ADDR_SIZE(_i) - 1, &other), 0);
+        muct_rdma_ep_addr_unpack(bytes, MUCT_RDMA_EP_ADDR_SIZE(_i) - 1, &other, &fault),
+        0);
 }
 END_TEST
 
@@ -221,6 +285,8 @@ START_TEST(endpoint_address_has_a_place_for_ece_behind_it)
     muct_rdma_ep_addr_t addr = {.num_qps = MUCT_RDMA_ECE_MAX_QPS,
                                 .num_receives = 64,
                                 .receive_size = 8256,
+                                .flush_addr = 0x1000,
+                                .qp_nums = {2, 3, 4, 5, 6, 7, 8, 9, 10, 11},
                                 .has_ece = true,
                                 .ece = {0xfffe15b3, 0x30000001}};
     const size_t least = MUCT_RDMA_EP_ADDR_SIZE(MUCT_RDMA_ECE_MAX_QPS);
@@ -231,16 +297,16 @@ START_TEST(endpoint_address_has_a_place_for_ece_behind_it)
     ck_assert_uint_le(sizeof(bytes), 63); /* UCX's maximum */
     muct_rdma_ep_addr_pack(&addr, bytes);
     memset(&other, 0, sizeof(other));
-    ck_assert_int_eq(muct_rdma_ep_addr_unpack(bytes, sizeof(bytes), &other), 0);
+    ck_assert_int_eq(muct_rdma_ep_addr_unpack(bytes, sizeof(bytes), &other, &fault), 0);
     ck_assert_mem_eq(&other, &addr, sizeof(addr));
 
     /* addresses without ECE: absent, cut off at it, or of unknown length */
     for (length = least; length < sizeof(bytes); ++length) {
-        ck_assert_int_eq(muct_rdma_ep_addr_unpack(bytes, length, &other), 0);
+        ck_assert_int_eq(muct_rdma_ep_addr_unpack(bytes, length, &other, &fault), 0);
         ck_assert(!other.has_ece);
         ck_assert_uint_eq(other.ece.options, 0);
     }
-    ck_assert_int_eq(muct_rdma_ep_addr_unpack(bytes, SIZE_MAX, &other), 0);
+    ck_assert_int_eq(muct_rdma_ep_addr_unpack(bytes, SIZE_MAX, &other, &fault), 0);
     ck_assert_uint_eq(other.ece.options, 0);
 }
 END_TEST
@@ -257,7 +323,10 @@ static muct_rdma_ctl_msg_t full_message(void)
         .received = 0x89abcdef,
         .psn = 0xabcdef,
         .ctl_qp = 0x778899,
-        .dev = {.link = MUCT_RDMA_LINK_ROCE_V2, .mtu_shift = 12, .incarnation = 99},
+        .dev = {.link = MUCT_RDMA_LINK_ROCE_V2,
+                .mtu_shift = 12,
+                .incarnation = 99,
+                .gid = {1}},
         .num_qps = MUCT_RDMA_ADDR_MAX_QPS,
     };
     uint32_t i;
@@ -282,7 +351,7 @@ START_TEST(control_message_comes_back_equal)
     ck_assert_uint_le(sizeof(bytes), 256); /* in one packet of any path */
     muct_rdma_ctl_msg_pack(&msg, bytes);
     memset(&other, 0, sizeof(other));
-    ck_assert_int_eq(muct_rdma_ctl_msg_unpack(bytes, sizeof(bytes), &other), 0);
+    ck_assert_int_eq(muct_rdma_ctl_msg_unpack(bytes, sizeof(bytes), &other, &fault), 0);
     ck_assert_mem_eq(&other, &msg, sizeof(msg));
 }
 END_TEST
@@ -291,15 +360,28 @@ START_TEST(control_message_without_sense_is_refused)
 {
     const struct {
         unsigned at;
-        uint8_t value;
-    } bad[] = {{0, 2},
-               {0, 4},
-               {1, 0},
-               {1, 3},
-               {36, 0},
-               {37, 0},
-               {66, MUCT_RDMA_ADDR_MAX_QPS + 1},
-               {66, 255}};
+        uint32_t value; /* of three bytes */
+        const char *field;
+    } bad[] = {
+        {0, 0x010002, "version"},
+        {0, 0x010004, "version"},
+        {0, 0xef0003, "type"},
+        {0, 0xef0303, "type"},
+        {16, 0, "sender"},
+        {16, 1, "sender"},
+        {33, 0, "control queue pair"},
+        {33, 0xffffff, "control queue pair"},
+        {36, 0x0c0300, "version"},
+        {36, 0x0c0003, "link"},
+        {66, 0xfff000, "number of queue pairs"},
+        {66, 0xfff00d, "number of queue pairs"},
+        {66, 0xfff0ff, "number of queue pairs"},
+        {67, 0, "queue pair number"},
+        {70, 0xffffff, "queue pair number"},
+        {70, 0xfffff0, "queue pair number"}, /* the first one again */
+        {115, 1, "own control queue pair"},
+        {116, 0x80a1b2, "reads"},
+    };
     const muct_rdma_ctl_msg_t msg = full_message();
     uint8_t bytes[MUCT_RDMA_CTL_MSG_SIZE];
     muct_rdma_ctl_msg_t other;
@@ -307,31 +389,67 @@ START_TEST(control_message_without_sense_is_refused)
 
     for (i = 0; i < sizeof(bad) / sizeof(bad[0]); ++i) {
         muct_rdma_ctl_msg_pack(&msg, bytes);
-        bytes[bad[i].at] = bad[i].value;
-        ck_assert_int_ne(muct_rdma_ctl_msg_unpack(bytes, sizeof(bytes), &other), 0);
+        muct_put_le(bytes + bad[i].at, bad[i].value, 3);
+        ck_assert_int_ne(muct_rdma_ctl_msg_unpack(bytes, sizeof(bytes), &other, &fault),
+                         0);
+        ck_assert_str_eq(fault.field, bad[i].field);
     }
     muct_rdma_ctl_msg_pack(&msg, bytes);
     ck_assert_int_ne(
-        muct_rdma_ctl_msg_unpack(bytes, MUCT_RDMA_CTL_MSG_SIZE - 1, &other), 0);
+        muct_rdma_ctl_msg_unpack(bytes, MUCT_RDMA_CTL_MSG_SIZE - 1, &other, &fault), 0);
 }
 END_TEST
 
-START_TEST(endpoint_address_without_sense_is_refused)
+static const muct_rdma_ep_addr_t good_addr = {.num_qps = 3,
+                                              .num_receives = 64,
+                                              .receive_size = 8256,
+                                              .flush_addr = 0x1000,
+                                              .ctl_qp = 2,
+                                              .qp_nums = {17, 18, 19}};
+
+/* The expected field of an address is refused, of a known length and without one. */
+static void expect_refused(const muct_rdma_ep_addr_t *addr, const char *field)
 {
-    muct_rdma_ep_addr_t addr = {
-        .num_qps = 1, .num_receives = 64, .receive_size = 8256, .qp_nums = {17}};
-    uint8_t bytes[MUCT_RDMA_EP_ADDR_SIZE(1)];
+    uint8_t bytes[MUCT_RDMA_EP_ADDR_SIZE(3)];
     muct_rdma_ep_addr_t other;
 
-    muct_rdma_ep_addr_pack(&addr, bytes);
-    bytes[1] = 0;
-    ck_assert_int_ne(muct_rdma_ep_addr_unpack(bytes, sizeof(bytes), &other), 0);
-    bytes[1] = MUCT_RDMA_ADDR_MAX_QPS + 1;
-    ck_assert_int_ne(muct_rdma_ep_addr_unpack(bytes, SIZE_MAX, &other), 0);
+    muct_rdma_ep_addr_pack(addr, bytes);
+    ck_assert_int_ne(muct_rdma_ep_addr_unpack(bytes, sizeof(bytes), &other, &fault), 0);
+    ck_assert_str_eq(fault.field, field);
+    ck_assert_int_ne(muct_rdma_ep_addr_unpack(bytes, SIZE_MAX, &other, &fault), 0);
+    ck_assert_str_eq(fault.field, field);
+}
 
+START_TEST(endpoint_address_without_sense_is_refused)
+{
+    static const uint32_t bad[] = {0, 1, 0xffffff, 17};
+    uint8_t bytes[MUCT_RDMA_EP_ADDR_SIZE(3)];
+    muct_rdma_ep_addr_t addr, other;
+    unsigned i;
+
+    muct_rdma_ep_addr_pack(&good_addr, bytes);
+    bytes[1] = 0;
+    ck_assert_int_ne(muct_rdma_ep_addr_unpack(bytes, sizeof(bytes), &other, &fault), 0);
+    bytes[1] = MUCT_RDMA_ADDR_MAX_QPS + 1;
+    ck_assert_int_ne(muct_rdma_ep_addr_unpack(bytes, SIZE_MAX, &other, &fault), 0);
+
+    for (i = 0; i < 4; ++i) {
+        addr = good_addr;
+        addr.qp_nums[2] = bad[i];
+        expect_refused(&addr, "queue pair number");
+    }
+    addr = good_addr;
+    addr.ctl_qp = 1;
+    expect_refused(&addr, "control queue pair");
+    addr = good_addr;
     addr.num_receives = 0; /* no peer could ever send to it */
-    muct_rdma_ep_addr_pack(&addr, bytes);
-    ck_assert_int_ne(muct_rdma_ep_addr_unpack(bytes, sizeof(bytes), &other), 0);
+    expect_refused(&addr, "number of receives");
+    addr = good_addr;
+    addr.receive_size = 0;
+    expect_refused(&addr, "receive size");
+    addr = good_addr;
+    addr.flush_addr = 0;
+    expect_refused(&addr, "flush address");
 }
 END_TEST
 

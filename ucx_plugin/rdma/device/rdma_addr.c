@@ -8,6 +8,50 @@
 
 #define MUCT_RDMA_ADDR_PREFIX_SIZE 8 /* of an InfiniBand GID */
 
+bool muct_rdma_rules_hold(const muct_rdma_rule_t *rules, size_t num,
+                          muct_rdma_fault_t *fault)
+{
+    size_t i;
+
+    for (i = 0; i < num; ++i) {
+        if (!rules[i].is_good) {
+            *fault = rules[i].fault;
+            return false;
+        }
+    }
+
+    return true;
+}
+
+static bool muct_rdma_qp_num_is_new(const uint32_t *qp_nums, unsigned num)
+{
+    unsigned i;
+
+    for (i = 0; i < num; ++i) {
+        if (qp_nums[i] == qp_nums[num]) {
+            return false;
+        }
+    }
+
+    return true;
+}
+
+bool muct_rdma_qp_nums_are_good(const uint32_t *qp_nums, unsigned num,
+                                muct_rdma_fault_t *fault)
+{
+    unsigned i;
+
+    for (i = 0; i < num; ++i) {
+        *fault = (muct_rdma_fault_t){"queue pair number", qp_nums[i],
+                                     MUCT_RDMA_QP_NUM_EXPECTED ", none twice"};
+        if (!muct_rdma_is_qp_num(qp_nums[i]) || !muct_rdma_qp_num_is_new(qp_nums, i)) {
+            return false;
+        }
+    }
+
+    return true;
+}
+
 void muct_rdma_dev_addr_pack(const muct_rdma_dev_addr_t *addr, void *buffer)
 {
     uint8_t *p = buffer;
@@ -21,14 +65,45 @@ void muct_rdma_dev_addr_pack(const muct_rdma_dev_addr_t *addr, void *buffer)
     memcpy(p + 14, addr->gid, sizeof(addr->gid));
 }
 
+/* The number of bytes first, then the version: the rest depends on it. */
+static bool muct_rdma_addr_is_ours(const uint8_t *p, size_t length, size_t least,
+                                   muct_rdma_fault_t *fault)
+{
+    const muct_rdma_rule_t rules[] = {
+        {length >= least, {"length", length, "the length of an address"}},
+        {(length < least) || (p[0] == MUCT_RDMA_ADDR_VERSION),
+         {"version", (length > 0) ? p[0] : 0, "that of this release of ucx-mori"}},
+    };
+
+    return muct_rdma_rules_hold(rules, 2, fault);
+}
+
+static int muct_rdma_dev_addr_check(const muct_rdma_dev_addr_t *addr,
+                                    muct_rdma_fault_t *fault)
+{
+    static const uint8_t none[sizeof(addr->gid)];
+    const muct_rdma_rule_t rules[] = {
+        {(addr->link >= MUCT_RDMA_LINK_IB) && (addr->link <= MUCT_RDMA_LINK_ROCE_V2),
+         {"link", addr->link, "1 to 3"}},
+        {(addr->mtu_shift >= 8) && (addr->mtu_shift <= 12),
+         {"log2(mtu)", addr->mtu_shift, "8 to 12"}},
+        {(addr->link != MUCT_RDMA_LINK_IB) || (addr->lid < 0xc000),
+         {"lid", addr->lid, "below 0xc000: a unicast one"}},
+        {addr->incarnation != 0, {"incarnation", 0, "another number"}},
+        {memcmp(addr->gid, none, sizeof(none)) != 0, {"gid", 0, "an address"}},
+        {addr->gid[0] != 0xff, {"first byte of the gid", 0xff, "a unicast address"}},
+    };
+
+    return muct_rdma_rules_hold(rules, sizeof(rules) / sizeof(rules[0]), fault) ? 0
+                                                                                : -1;
+}
+
 int muct_rdma_dev_addr_unpack(const void *buffer, size_t length,
-                              muct_rdma_dev_addr_t *addr)
+                              muct_rdma_dev_addr_t *addr, muct_rdma_fault_t *fault)
 {
     const uint8_t *p = buffer;
 
-    if ((length < MUCT_RDMA_DEV_ADDR_SIZE) || (p[0] != MUCT_RDMA_ADDR_VERSION) ||
-        (p[1] < MUCT_RDMA_LINK_IB) || (p[1] > MUCT_RDMA_LINK_ROCE_V2) || (p[2] < 8) ||
-        (p[2] > 12)) {
+    if (!muct_rdma_addr_is_ours(p, length, MUCT_RDMA_DEV_ADDR_SIZE, fault)) {
         return -1;
     }
 
@@ -38,7 +113,7 @@ int muct_rdma_dev_addr_unpack(const void *buffer, size_t length,
     addr->lid = (uint16_t)muct_get_le(p + 4, 2);
     addr->incarnation = muct_get_le(p + 6, 8);
     memcpy(addr->gid, p + 14, sizeof(addr->gid));
-    return 0;
+    return muct_rdma_dev_addr_check(addr, fault);
 }
 
 void muct_rdma_ece_pack(const muct_rdma_ece_t *ece, void *buffer)
@@ -88,15 +163,44 @@ static void muct_rdma_ep_addr_unpack_ece(const uint8_t *p, size_t length,
     }
 }
 
+static bool muct_rdma_ep_addr_has_qps(const uint8_t *p, size_t length,
+                                      muct_rdma_fault_t *fault)
+{
+    const muct_rdma_rule_t rules[] = {
+        {(p[1] >= 1) && (p[1] <= MUCT_RDMA_ADDR_MAX_QPS),
+         {"number of queue pairs", p[1], "1 to 12"}},
+        {length >= MUCT_RDMA_EP_ADDR_SIZE(p[1]),
+         {"length", length, "25 bytes and 3 a queue pair"}},
+    };
+
+    return muct_rdma_rules_hold(rules, 2, fault);
+}
+
+static int muct_rdma_ep_addr_check(const muct_rdma_ep_addr_t *addr,
+                                   muct_rdma_fault_t *fault)
+{
+    const muct_rdma_rule_t rules[] = {
+        {(addr->ctl_qp == 0) || muct_rdma_is_qp_num(addr->ctl_qp),
+         {"control queue pair", addr->ctl_qp, "0 or " MUCT_RDMA_QP_NUM_EXPECTED}},
+        {addr->num_receives > 0, {"number of receives", 0, "1 or more"}},
+        {addr->receive_size > 0, {"receive size", 0, "16 bytes or more"}},
+        {addr->flush_addr != 0, {"flush address", 0, "memory of the peer"}},
+    };
+
+    return (muct_rdma_qp_nums_are_good(addr->qp_nums, addr->num_qps, fault) &&
+            muct_rdma_rules_hold(rules, sizeof(rules) / sizeof(rules[0]), fault))
+               ? 0
+               : -1;
+}
+
 int muct_rdma_ep_addr_unpack(const void *buffer, size_t length,
-                             muct_rdma_ep_addr_t *addr)
+                             muct_rdma_ep_addr_t *addr, muct_rdma_fault_t *fault)
 {
     const uint8_t *p = buffer;
     unsigned i;
 
-    if ((length < MUCT_RDMA_EP_ADDR_SIZE(1)) || (p[0] != MUCT_RDMA_ADDR_VERSION) ||
-        (p[1] < 1) || (p[1] > MUCT_RDMA_ADDR_MAX_QPS) ||
-        (length < MUCT_RDMA_EP_ADDR_SIZE(p[1]))) {
+    if (!muct_rdma_addr_is_ours(p, length, MUCT_RDMA_EP_ADDR_SIZE(1), fault) ||
+        !muct_rdma_ep_addr_has_qps(p, length, fault)) {
         return -1;
     }
 
@@ -114,7 +218,7 @@ int muct_rdma_ep_addr_unpack(const void *buffer, size_t length,
     }
     muct_rdma_ep_addr_unpack_ece(p, length, addr);
 
-    return ((addr->num_receives > 0) && (addr->receive_size > 0)) ? 0 : -1;
+    return muct_rdma_ep_addr_check(addr, fault);
 }
 
 typedef enum {

@@ -25,6 +25,7 @@
  *   0 ECE vendor (4) | 4 ECE options (4)
  */
 
+#include <inttypes.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -75,18 +76,52 @@ typedef struct muct_rdma_ep_addr {
     muct_rdma_ece_t ece;
 } muct_rdma_ep_addr_t;
 
+/** Field of a peer's bytes that cannot be right. */
+typedef struct muct_rdma_fault {
+    const char *field;
+    uint64_t value;
+    const char *expected;
+} muct_rdma_fault_t;
+
+/** Format of a fault in a log line, and its arguments */
+#define MUCT_RDMA_FAULT_FMT "%s is 0x%" PRIx64 ", expected %s"
+#define MUCT_RDMA_FAULT_ARG(_fault) (_fault)->field, (_fault)->value, (_fault)->expected
+
+/** Condition, and the fault when it does not hold */
+typedef struct muct_rdma_rule {
+    bool is_good;
+    muct_rdma_fault_t fault;
+} muct_rdma_rule_t;
+
+/** Whether all rules hold; else @a fault is the first one's. */
+bool muct_rdma_rules_hold(const muct_rdma_rule_t *rules, size_t num,
+                          muct_rdma_fault_t *fault);
+
+/** Numbers that a connection may use: 0, 1 and 0xffffff have a meaning of their own. */
+static inline bool muct_rdma_is_qp_num(uint32_t qp_num)
+{
+    return (qp_num >= 2) && (qp_num < 0xffffff);
+}
+
+#define MUCT_RDMA_QP_NUM_EXPECTED "2 to 0xfffffe"
+
+/** Whether queue pair numbers are valid and different. */
+bool muct_rdma_qp_nums_are_good(const uint32_t *qp_nums, unsigned num,
+                                muct_rdma_fault_t *fault);
+
 /** Pack into MUCT_RDMA_DEV_ADDR_SIZE bytes. */
 void muct_rdma_dev_addr_pack(const muct_rdma_dev_addr_t *addr, void *buffer);
 
 /**
  * Unpack bytes of another process; nothing in them is trusted.
  *
- * @param [in] length Upper bound of the bytes in the buffer; SIZE_MAX when UCX gives
- * none.
+ * @param [in]  length  Upper bound of the bytes in the buffer; SIZE_MAX when UCX gives
+ *                      none.
+ * @param [out] fault   Filled when they are refused.
  * @return 0, or -1 when they are cut short, of another version or invalid.
  */
 int muct_rdma_dev_addr_unpack(const void *buffer, size_t length,
-                              muct_rdma_dev_addr_t *addr);
+                              muct_rdma_dev_addr_t *addr, muct_rdma_fault_t *fault);
 
 /** Pack into 8 bytes. */
 void muct_rdma_ece_pack(const muct_rdma_ece_t *ece, void *buffer);
@@ -99,7 +134,7 @@ void muct_rdma_ep_addr_pack(const muct_rdma_ep_addr_t *addr, void *buffer);
 /** Same as @ref muct_rdma_dev_addr_unpack. If the length is unknown, there is no ECE.
  */
 int muct_rdma_ep_addr_unpack(const void *buffer, size_t length,
-                             muct_rdma_ep_addr_t *addr);
+                             muct_rdma_ep_addr_t *addr, muct_rdma_fault_t *fault);
 
 /**
  * Explain why a device with address @a local cannot reach one with address @a remote.

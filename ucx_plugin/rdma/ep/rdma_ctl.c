@@ -449,6 +449,25 @@ void muct_rdma_ctl_progress(muct_rdma_ctl_t *ctl, uint64_t now_ms)
     }
 }
 
+/* Anybody on the network may send these: one warning, then debug lines. */
+static bool muct_rdma_ctl_unpack(muct_rdma_ctl_t *ctl, unsigned slot, uint32_t length,
+                                 muct_rdma_ctl_msg_t *msg)
+{
+    muct_rdma_fault_t fault = {"length", length, "40 bytes or more"};
+
+    if ((length >= MUCT_RDMA_CTL_GRH) &&
+        (muct_rdma_ctl_msg_unpack(muct_rdma_ctl_slot(ctl, slot) + MUCT_RDMA_CTL_GRH,
+                                  length - MUCT_RDMA_CTL_GRH, msg, &fault) == 0)) {
+        return true;
+    }
+
+    ucs_log(ctl->has_refused ? UCS_LOG_LEVEL_DEBUG : UCS_LOG_LEVEL_WARN,
+            "a datagram on qp 0x%x is dropped: " MUCT_RDMA_FAULT_FMT, ctl->ibv->qp_num,
+            MUCT_RDMA_FAULT_ARG(&fault));
+    ctl->has_refused = true;
+    return false;
+}
+
 bool muct_rdma_ctl_complete(muct_rdma_ctl_t *ctl, const struct ibv_wc *wc,
                             muct_rdma_ctl_msg_t *msg)
 {
@@ -461,10 +480,7 @@ bool muct_rdma_ctl_complete(muct_rdma_ctl_t *ctl, const struct ibv_wc *wc,
     if (wc->status != IBV_WC_SUCCESS) {
         muct_rdma_ctl_break(ctl, wc);
     } else if (is_recv) {
-        has_msg =
-            (wc->byte_len >= MUCT_RDMA_CTL_GRH) &&
-            (muct_rdma_ctl_msg_unpack(muct_rdma_ctl_slot(ctl, slot) + MUCT_RDMA_CTL_GRH,
-                                      wc->byte_len - MUCT_RDMA_CTL_GRH, msg) == 0);
+        has_msg = muct_rdma_ctl_unpack(ctl, slot, wc->byte_len, msg);
     }
 
     if (ctl->is_broken) {

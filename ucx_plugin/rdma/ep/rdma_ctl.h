@@ -46,6 +46,7 @@ typedef struct muct_rdma_ctl {
     unsigned next_send;  /**< Buffer */
     bool is_broken;      /**< Failed; until all work requests have completed */
     bool is_given_up;    /**< Failed for good */
+    bool has_refused;    /**< A datagram was dropped, logged */
     unsigned num_failed; /**< Failed restarts in a row; 0: no restart is due */
     uint64_t restart_ms; /**< Time of the next restart */
     unsigned num_peers;

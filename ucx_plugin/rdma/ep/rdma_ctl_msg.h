@@ -60,9 +60,10 @@ void muct_rdma_ctl_msg_pack(const muct_rdma_ctl_msg_t *msg, void *buffer);
 /**
  * Unpack bytes from anywhere; nothing in them is trusted.
  *
+ * @param [out] fault  Filled when they are refused.
  * @return 0, or -1 when they are cut short, of another version or invalid.
  */
 int muct_rdma_ctl_msg_unpack(const void *buffer, size_t length,
-                             muct_rdma_ctl_msg_t *msg);
+                             muct_rdma_ctl_msg_t *msg, muct_rdma_fault_t *fault);
 
 #endif

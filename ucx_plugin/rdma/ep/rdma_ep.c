@@ -145,7 +145,8 @@ ucs_status_t muct_rdma_ep_get_address(uct_ep_h tl_ep, uct_ep_addr_t *addr)
         return ep->status;
     }
 
-    ep_addr.num_qps = (uint8_t)iface->limits.num_qps;
+    /* those the peer does not use are gone; a doomed endpoint has a number alone */
+    ep_addr.num_qps = (ep->num_created > 0) ? ep->num_created : 1;
     ep_addr.psn = ep->psn;
     ep_addr.num_receives =
         (uint16_t)((ep->doom == UCS_OK) ? ep->rx.first : iface->limits.rx_first);
@@ -161,15 +162,13 @@ ucs_status_t muct_rdma_ep_get_address(uct_ep_h tl_ep, uct_ep_addr_t *addr)
                          ? iface->ctl.ibv->qp_num
                          : 0;
     for (i = 0; i < ep_addr.num_qps; ++i) {
-        /* unused queue pairs are destroyed, and the peer has the other numbers
-         * already */
-        ep_addr.qp_nums[i] = (i < ep->num_created) ? ep->chans[i].first_qp_num
-                                                   : ep->chans[0].first_qp_num;
+        ep_addr.qp_nums[i] = ep->chans[i].first_qp_num;
     }
 
     if (ep->state == MUCT_RDMA_EP_INIT) {
         ep->recover.announced_ctl_qp = ep_addr.ctl_qp;
     }
+    memset(addr, 0, muct_rdma_iface_ep_addr_size(iface));
     muct_rdma_ep_addr_pack(&ep_addr, addr);
     return UCS_OK;
 }
@@ -206,13 +205,13 @@ static ucs_status_t muct_rdma_ep_set_peer(muct_rdma_ep_t *ep, const void *device
                                           size_t ep_length)
 {
     const muct_rdma_limits_t *limits = &muct_rdma_ep_iface(ep)->limits;
+    muct_rdma_fault_t fault;
 
-    if ((muct_rdma_dev_addr_unpack(device_addr, device_length, &ep->peer) != 0) ||
-        (muct_rdma_ep_addr_unpack(ep_addr, ep_length, &ep->peer_ep) != 0)) {
-        muct_error(
-            "the peer's address (device %zu bytes, endpoint %zu bytes) is not one "
-            "of mori_rdma, or of another version of it",
-            device_length, ep_length);
+    if ((muct_rdma_dev_addr_unpack(device_addr, device_length, &ep->peer, &fault) !=
+         0) ||
+        (muct_rdma_ep_addr_unpack(ep_addr, ep_length, &ep->peer_ep, &fault) != 0)) {
+        muct_error("the peer's address is refused: " MUCT_RDMA_FAULT_FMT,
+                   MUCT_RDMA_FAULT_ARG(&fault));
         return UCS_ERR_INVALID_ADDR;
     }
 
@@ -361,13 +360,15 @@ int muct_rdma_ep_is_connected(uct_ep_h tl_ep,
 {
     muct_rdma_ep_t *ep = (muct_rdma_ep_t *)tl_ep;
     muct_rdma_dev_addr_t device;
+    muct_rdma_fault_t fault;
     muct_rdma_ep_addr_t addr;
 
     if ((ep->state != MUCT_RDMA_EP_CONNECTED) ||
         !(params->field_mask & UCT_EP_IS_CONNECTED_FIELD_DEVICE_ADDR) ||
         !(params->field_mask & UCT_EP_IS_CONNECTED_FIELD_EP_ADDR) ||
-        (muct_rdma_dev_addr_unpack(params->device_addr, SIZE_MAX, &device) != 0) ||
-        (muct_rdma_ep_addr_unpack(params->ep_addr, SIZE_MAX, &addr) != 0)) {
+        (muct_rdma_dev_addr_unpack(params->device_addr, SIZE_MAX, &device, &fault) !=
+         0) ||
+        (muct_rdma_ep_addr_unpack(params->ep_addr, SIZE_MAX, &addr, &fault) != 0)) {
         return 0;
     }
 

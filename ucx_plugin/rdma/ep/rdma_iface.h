@@ -132,6 +132,13 @@ static inline muct_rdma_md_t *muct_rdma_iface_md(const muct_rdma_iface_t *iface)
     return (muct_rdma_md_t *)iface->super.md;
 }
 
+/** Bytes of an endpoint address, whichever endpoint it is of */
+static inline size_t muct_rdma_iface_ep_addr_size(const muct_rdma_iface_t *iface)
+{
+    return MUCT_RDMA_EP_ADDR_SIZE(iface->limits.num_qps) +
+           (iface->has_ece ? MUCT_RDMA_ECE_SIZE : 0);
+}
+
 /** Target of the byte that is read behind writes to the peer's host or to a GPU. The
  * address separates the two kinds when the work request moves, however often. */
 static inline uint64_t muct_rdma_iface_read_back(const muct_rdma_iface_t *iface,

@@ -4,6 +4,8 @@
 
 #include "base/muct_bytes.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #define MUCT_RDMA_KEY_FIXED 44 /* bytes that the first sum covers */
@@ -93,7 +95,25 @@ static bool muct_rdma_key_count_fits(unsigned num_rkeys, unsigned chunk_shift,
         return false;
     }
 
-    return (length == 0) || (((length - 1) >> chunk_shift) == (num_rkeys - 1));
+    return ((length > 0) ? ((length - 1) >> chunk_shift) : 0) == (num_rkeys - 1);
+}
+
+static muct_rdma_key_result_t muct_rdma_key_check_gpu(const uint8_t *p)
+{
+    const bool has_page = muct_get_le(p + 32, 8) != 0;
+    const bool is_gpu = (p[1] & MUCT_RDMA_KEY_FLAG_GPU) != 0;
+
+    if (((p[1] & ~(MUCT_RDMA_KEY_FLAG_GPU | MUCT_RDMA_KEY_FLAG_NONE)) != 0) ||
+        (p[6] != 0) || (p[7] != 0)) {
+        return MUCT_RDMA_KEY_FLAGS;
+    }
+
+    if (p[5] >= MUCT_RDMA_KEY_NUM_GPUS) {
+        return MUCT_RDMA_KEY_NO_GPU;
+    }
+
+    return ((is_gpu == has_page) && (is_gpu || (p[5] == 0))) ? MUCT_RDMA_KEY_OK
+                                                             : MUCT_RDMA_KEY_PAGE;
 }
 
 muct_rdma_key_result_t muct_rdma_key_unpack(const void *buffer, size_t length,
@@ -119,8 +139,9 @@ muct_rdma_key_result_t muct_rdma_key_unpack(const void *buffer, size_t length,
         return MUCT_RDMA_KEY_RANGE;
     }
 
-    if (p[5] >= MUCT_RDMA_KEY_NUM_GPUS) {
-        return MUCT_RDMA_KEY_NO_GPU;
+    result = muct_rdma_key_check_gpu(p);
+    if (result != MUCT_RDMA_KEY_OK) {
+        return result;
     }
 
     key->incarnation = muct_get_le(p + 8, 8);
@@ -140,7 +161,7 @@ muct_rdma_key_result_t muct_rdma_key_unpack(const void *buffer, size_t length,
     return MUCT_RDMA_KEY_OK;
 }
 
-const char *muct_rdma_key_strerror(muct_rdma_key_result_t result)
+static const char *muct_rdma_key_strerror(muct_rdma_key_result_t result)
 {
     switch (result) {
     case MUCT_RDMA_KEY_OK:
@@ -156,8 +177,31 @@ const char *muct_rdma_key_strerror(muct_rdma_key_result_t result)
     case MUCT_RDMA_KEY_RANGE:
         return "its region wraps around the address space";
     case MUCT_RDMA_KEY_NO_GPU:
-        return "its GPU's number is out of range";
+        return "its GPU's number is out of range, 0 to 63";
+    case MUCT_RDMA_KEY_FLAGS:
+        return "it has flags or fields of another version";
+    case MUCT_RDMA_KEY_PAGE:
+        return "a GPU needs a page, and host memory has none";
     }
 
     return "unknown reason";
+}
+
+const char *muct_rdma_key_explain(muct_rdma_key_result_t result, const void *buffer,
+                                  char *text, size_t size)
+{
+    const uint8_t *p = buffer;
+
+    if (result <= MUCT_RDMA_KEY_OTHER_VERSION) { /* the other bytes may not be there */
+        snprintf(text, size, "%s (version %u, expected %u)",
+                 muct_rdma_key_strerror(result), p[0], MUCT_RDMA_KEY_VERSION);
+        return text;
+    }
+
+    snprintf(text, size,
+             "%s (flags 0x%x, %u keys of 2^%u bytes in %u slots, GPU %u, base "
+             "0x%" PRIx64 " length %" PRIu64 ", page 0x%" PRIx64 ")",
+             muct_rdma_key_strerror(result), p[1], p[2], p[3], p[4], p[5],
+             muct_get_le(p + 16, 8), muct_get_le(p + 24, 8), muct_get_le(p + 32, 8));
+    return text;
 }

@@ -65,7 +65,7 @@ typedef struct muct_rdma_key {
     uint8_t num_rkeys; /**< At least 1 */
 } muct_rdma_key_t;
 
-/** Reasons to refuse a key; @ref muct_rdma_key_strerror returns their text. */
+/** Reasons to refuse a key; @ref muct_rdma_key_explain has their text. */
 typedef enum {
     MUCT_RDMA_KEY_OK,
     MUCT_RDMA_KEY_SHORT,         /**< Fewer bytes than a key has */
@@ -73,7 +73,9 @@ typedef enum {
     MUCT_RDMA_KEY_SUM,           /**< Cut or changed on the way */
     MUCT_RDMA_KEY_COUNT,         /**< Number of keys and length do not fit together */
     MUCT_RDMA_KEY_RANGE,         /**< The region wraps around the address space */
-    MUCT_RDMA_KEY_NO_GPU         /**< There is no GPU of that number */
+    MUCT_RDMA_KEY_NO_GPU,        /**< There is no GPU of that number */
+    MUCT_RDMA_KEY_FLAGS,         /**< Flags or fields that this version has not */
+    MUCT_RDMA_KEY_PAGE           /**< A GPU without its page, or a page without a GPU */
 } muct_rdma_key_result_t;
 
 /** Pack into MUCT_RDMA_KEY_PACKED_SIZE(num_slots) bytes; at least key->num_rkeys slots.
@@ -91,8 +93,9 @@ void muct_rdma_key_pack(const muct_rdma_key_t *key, unsigned num_slots, void *bu
 muct_rdma_key_result_t muct_rdma_key_unpack(const void *buffer, size_t length,
                                             muct_rdma_key_t *key);
 
-/** Text of a result, never NULL. */
-const char *muct_rdma_key_strerror(muct_rdma_key_result_t result);
+/** Write the reason, and the values of the refused key, as text. @return @a text. */
+const char *muct_rdma_key_explain(muct_rdma_key_result_t result, const void *buffer,
+                                  char *text, size_t size);
 
 /** Whether [address, address + length) is inside the key's region. */
 static inline bool muct_rdma_key_covers(const muct_rdma_key_t *key, uint64_t address,

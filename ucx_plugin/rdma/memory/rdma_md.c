@@ -110,6 +110,7 @@ static ucs_status_t muct_rdma_component_rkey_unpack(
 {
     muct_rdma_key_result_t result;
     muct_rdma_key_t *key;
+    char text[256];
 
     (void)component;
     (void)params;
@@ -122,7 +123,7 @@ static ucs_status_t muct_rdma_component_rkey_unpack(
     result = muct_rdma_key_unpack(rkey_buffer, SIZE_MAX, key);
     if (result != MUCT_RDMA_KEY_OK) {
         muct_error("failed to unpack a remote key of mori_rdma: %s",
-                   muct_rdma_key_strerror(result));
+                   muct_rdma_key_explain(result, rkey_buffer, text, sizeof(text)));
         muct_rdma_rkeys_free(key);
         return UCS_ERR_INVALID_PARAM;
     }

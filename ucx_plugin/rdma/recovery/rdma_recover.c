@@ -458,7 +458,7 @@ static void muct_rdma_recover_take_offer(muct_rdma_ep_t *ep, muct_rdma_iface_t *
     int32_t ahead = (int32_t)(msg->epoch - recover->epoch);
     bool is_elsewhere = by != ep->carrier;
 
-    if ((msg->num_qps != ep->num_qps) ||
+    if ((msg->num_qps != ep->num_qps) || (msg->dev.link != by->port.link) ||
         !muct_rdma_incarnation_is_near(msg->dev.incarnation, ep->peer.incarnation)) {
         return;
     }
