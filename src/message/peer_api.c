@@ -296,9 +296,11 @@ mkv_status_t mkv_map_create(mkv_peer_t *peer, const mkv_map_params_t *params,
                          mine.flags, mkv_version_string(), known);
     }
 
+    mkv_enter(ctx);
+    mkv_peer_get(peer); /* a close in another thread waits */
+    mkv_leave_quietly(ctx);
     pthread_mutex_lock(&ctx->pair_lock);
     mkv_enter(ctx);
-    mkv_peer_get(peer);
     for (i = 0; (i == 0) || (status == MKV_INPROGRESS); ++i) {
         status = mkv_map_check_peer(peer);
         if (status == MKV_OK) {

@@ -13,10 +13,13 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
+#include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -492,8 +495,23 @@ typedef struct long_call {
     void (*at_pause)(unsigned count); /* has the lock; or NULL */
     mkv_status_t status;
     char text[256];
-    bool is_back; /* atomic */
+    bool is_back;
+    sem_t stopped, next;
 } long_call_t;
+
+/* The call of this thread, if its pauses are counted */
+static _Thread_local long_call_t *counted;
+
+/* The library yields in a pause, without its lock, while another thread waits */
+int sched_yield(void)
+{
+    if (counted == NULL) {
+        return (int)syscall(SYS_sched_yield);
+    }
+    ck_assert_int_eq(sem_post(&counted->stopped), 0);
+    ck_assert_int_eq(sem_wait(&counted->next), 0);
+    return 0;
+}
 
 static mkv_region_id_t ids[2], alloc_ids[NUM_ALLOCS];
 static uint8_t bytes_here[ROOM], bytes_there[ROOM];
@@ -506,52 +524,54 @@ static void *make_call(void *arg)
 
     call->status = call->run();
     (void)snprintf(call->text, sizeof(call->text), "%s", mkv_last_error());
-    __atomic_store_n(&call->is_back, true, __ATOMIC_RELEASE);
     return NULL;
 }
 
-/* Wait until the call waits for the lock, which this thread holds. @return false: the
- * call has returned. */
-static bool is_at_lock(const long_call_t *call)
+static void *make_counted_call(void *arg)
 {
-    unsigned empty = 0;
-
-    while (__atomic_load_n(&A->ctx->num_waiting, __ATOMIC_RELAXED) == FEIGNED) {
-        if (__atomic_load_n(&call->is_back, __ATOMIC_ACQUIRE)) {
-            return false;
-        }
-        mkv_test_pause(&empty);
-    }
-    return true;
+    counted = arg;
+    (void)make_call(counted);
+    counted->is_back = true;
+    ck_assert_int_eq(sem_post(&counted->stopped), 0);
+    return NULL;
 }
 
-/* The call stops at each pause until this thread counts a turn for the feigned one.
- * @return How many times the call released the lock before its end. */
-static unsigned count_pauses(long_call_t *call)
+static pthread_t start_counted(long_call_t *call)
 {
-    unsigned count = 0, empty = 0;
-    bool goes_on = true;
     pthread_t thread;
 
-    pthread_mutex_lock(&A->ctx->lock);
+    ck_assert_int_eq(sem_init(&call->stopped, 0, 0), 0);
+    ck_assert_int_eq(sem_init(&call->next, 0, 0), 0);
     __atomic_add_fetch(&A->ctx->num_waiting, FEIGNED, __ATOMIC_RELAXED);
-    ck_assert_int_eq(pthread_create(&thread, NULL, make_call, call), 0);
-    ck_assert(is_at_lock(call));
-    while (goes_on) {
-        pthread_mutex_unlock(&A->ctx->lock);
-        mkv_test_pause(&empty);
+    ck_assert_int_eq(pthread_create(&thread, NULL, make_counted_call, call), 0);
+    return thread;
+}
+
+/* Wait until the call stops in a pause. @return false: it has returned. */
+static bool is_in_pause(long_call_t *call)
+{
+    ck_assert_int_eq(sem_wait(&call->stopped), 0);
+    return !call->is_back;
+}
+
+/* The call stops in each pause until this thread counts a turn for the feigned one.
+ * @return How many pauses the call made. */
+static unsigned count_pauses(long_call_t *call)
+{
+    pthread_t thread = start_counted(call);
+    unsigned count = 0;
+
+    while (is_in_pause(call)) {
         pthread_mutex_lock(&A->ctx->lock);
-        if (__atomic_load_n(&A->ctx->num_waiting, __ATOMIC_RELAXED) == FEIGNED) {
-            __atomic_add_fetch(&A->ctx->num_turns, 1, __ATOMIC_RELAXED);
-            goes_on = is_at_lock(call);
-            count += goes_on;
-            if (goes_on && (call->at_pause != NULL)) {
-                call->at_pause(count);
-            }
+        __atomic_add_fetch(&A->ctx->num_turns, 1, __ATOMIC_RELAXED);
+        ++count;
+        if (call->at_pause != NULL) {
+            call->at_pause(count);
         }
+        ck_assert_int_eq(sem_post(&call->next), 0);
+        pthread_mutex_unlock(&A->ctx->lock);
     }
     __atomic_sub_fetch(&A->ctx->num_waiting, FEIGNED, __ATOMIC_RELAXED);
-    pthread_mutex_unlock(&A->ctx->lock);
     ck_assert_int_eq(pthread_join(thread, NULL), 0);
     return count;
 }
@@ -738,10 +758,10 @@ START_TEST(registrations_let_other_threads_in)
     for (i = 0; i < NUM_ALLOCS; ++i) {
         OK(add_bytes(A, (int32_t)i, allocs[i], &alloc_ids[i]));
     }
-    ck_assert_uint_ge(count_pauses(&committing), NUM_ALLOCS - 1);
+    ck_assert_uint_eq(count_pauses(&committing), NUM_ALLOCS - 1);
     OK(committing.status);
     ck_assert_uint_eq(num_memh(), before + NUM_ALLOCS);
-    ck_assert_uint_ge(count_pauses(&dropping), NUM_ALLOCS);
+    ck_assert_uint_eq(count_pauses(&dropping), NUM_ALLOCS);
     OK(dropping.status);
     ck_assert_uint_eq(num_memh(), before);
     pair_run();
@@ -873,7 +893,7 @@ START_TEST(a_map_of_a_peer_that_ends_meanwhile_is_refused)
 
     pair_setup();
     add_many();
-    ck_assert_uint_ge(count_pauses(&call), 9);
+    ck_assert_uint_eq(count_pauses(&call), 9);
     IS(call.status, MKV_ERR_PEER);
     ck_assert_ptr_nonnull(strstr(call.text, "is not ready"));
     pair_run();
@@ -913,20 +933,16 @@ START_TEST(a_map_of_many_regions_lets_other_threads_in)
 {
     static const struct {
         void (*at_pause)(unsigned count);
-        unsigned min_pauses, num_dropped;
-    } cases[] = {{NULL, 9, 0},
-                 {the_peer_drops_a_region, 17, 1},
-                 {regions_always_change, 3, 0}}; /* one more while it sorts */
+        unsigned num_pauses, num_dropped;
+    } cases[] = {
+        {NULL, 9, 0}, {the_peer_drops_a_region, 17, 1}, {regions_always_change, 3, 0}};
     long_call_t call = {.run = create_map, .at_pause = cases[_i].at_pause};
     uint32_t num;
-    unsigned count;
 
     pair_setup();
     add_many();
     num = num_pairs_of(A->maps[1]) + NUM_REGIONS + 1;
-    count = count_pauses(&call);
-    ck_assert_uint_ge(count, cases[_i].min_pauses);
-    ck_assert_uint_le(count, cases[_i].min_pauses + 1);
+    ck_assert_uint_eq(count_pauses(&call), cases[_i].num_pauses);
     OK(call.status);
     ck_assert_uint_eq(num_pairs_of(new_map), num - cases[_i].num_dropped);
     num_refs = A->peers[1]->num_refs;
@@ -955,12 +971,20 @@ static void start_other(mkv_status_t (*run)(void))
     ck_assert_int_eq(pthread_create(&other_thread, NULL, make_call, &other_call), 0);
 }
 
-/* In the first pause */
+/* Return when the call holds the peer and waits for the end of the drop */
 static void a_map_is_created(unsigned count)
 {
+    unsigned refs = A->peers[1]->num_refs, empty = 0;
+
     pairing_waits(count);
-    if (count == 1) {
-        start_other(create_map);
+    if (count > 1) {
+        return;
+    }
+    start_other(create_map);
+    while (A->peers[1]->num_refs == refs) {
+        pthread_mutex_unlock(&A->ctx->lock);
+        mkv_test_pause(&empty);
+        pthread_mutex_lock(&A->ctx->lock);
     }
 }
 
@@ -984,18 +1008,42 @@ START_TEST(a_map_and_a_drop_wait_for_each_other)
     pair_setup();
     add_many();
     num = num_pairs_of(A->maps[1]) + NUM_REGIONS + 1;
-    ck_assert_uint_ge(count_pauses(&dropping), 6);
+    ck_assert_uint_eq(count_pauses(&dropping), 6);
     IS(dropping.status, MKV_ERR_NOTFOUND);
     ck_assert_int_eq(pthread_join(other_thread, NULL), 0);
     OK(other_call.status);
     ck_assert_uint_eq(num_pairs_of(new_map), num);
     OK(destroy_map());
-    ck_assert_uint_ge(count_pauses(&pairing), 9);
+    ck_assert_uint_eq(count_pauses(&pairing), 9);
     OK(pairing.status);
     ck_assert_int_eq(pthread_join(other_thread, NULL), 0);
     IS(other_call.status, MKV_ERR_BUSY);
     ck_assert_uint_eq(num_pairs_of(new_map), num);
     OK(destroy_map());
+    pair_teardown();
+}
+END_TEST
+
+static void a_map_is_created_and_the_peer_closed(unsigned count)
+{
+    a_map_is_created(count);
+    the_peer_is_closed(count);
+}
+
+/* The map's call keeps the peer while it waits for the drop */
+START_TEST(a_map_that_waits_for_a_drop_keeps_its_peer)
+{
+    long_call_t dropping = {.run = drop_one_too_many,
+                            .at_pause = a_map_is_created_and_the_peer_closed};
+
+    pair_setup();
+    add_many();
+    ck_assert_uint_eq(count_pauses(&dropping), 6);
+    ck_assert_int_eq(pthread_join(other_thread, NULL), 0);
+    IS(other_call.status, MKV_ERR_PEER);
+    ck_assert_ptr_nonnull(strstr(other_call.text, "is not ready"));
+    pair_run();
+    ck_assert(mkv_list_is_empty(&A->ctx->dead_peers));
     pair_teardown();
 }
 END_TEST
@@ -1320,6 +1368,7 @@ int main(void)
     tcase_add_loop_test(tcase, a_map_of_many_regions_lets_other_threads_in, 0, 3);
     tcase_add_loop_test(tcase, a_map_of_a_peer_that_ends_meanwhile_is_refused, 0, 2);
     tcase_add_test(tcase, a_map_and_a_drop_wait_for_each_other);
+    tcase_add_test(tcase, a_map_that_waits_for_a_drop_keeps_its_peer);
     tcase_add_test(tcase, regions_for_many_peers_let_other_threads_in);
     tcase_add_test(tcase, a_dump_lets_other_threads_in);
     tcase_add_test(tcase, blocks_are_checked_without_the_lock);
