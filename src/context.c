@@ -22,6 +22,7 @@
 #include "xfer/watch.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -292,6 +293,7 @@ static bool mkv_close_wait(mkv_ctx_t *ctx, bool (*is_over)(mkv_ctx_t *ctx),
         if (mkv_progress_locked(ctx) == 0) {
             nanosleep(&pause, NULL); /* the peer's thread may share our core */
         }
+        mkv_pause(ctx); /* calls in rounds end when they find their peer closed */
     }
     return true;
 }
@@ -553,6 +555,9 @@ mkv_status_t mkv_close(mkv_ctx_t *ctx)
                                 * memory */
     status = mkv_close_result(ctx, status, memory, &left);
     mkv_leave_quietly(ctx);
+    while (__atomic_load_n(&ctx->num_held, __ATOMIC_ACQUIRE) > 0) {
+        sched_yield(); /* such a call is behind its last unlock */
+    }
     mkv_ctx_free(ctx);
     return status;
 }

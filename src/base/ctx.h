@@ -85,6 +85,7 @@ struct mkv_ctx {
     pthread_mutex_t pair_lock;   /* taken between these two, to pair or drop regions */
     unsigned num_waiting;        /* threads that wait for the lock; atomic */
     unsigned num_turns;          /* number of times the lock was taken; atomic */
+    unsigned num_held;           /* calls in rounds that hold a peer; atomic */
     struct mkv_threads *threads; /* NULL: PROGRESS_THREADS is 0 */
     int threads_fd;              /* wakes the threads; -1: there are none */
     unsigned num_asleep;         /* threads asleep or about to be; atomic */
@@ -378,6 +379,19 @@ static inline mkv_status_t mkv_leave_status(mkv_ctx_t *ctx, mkv_status_t status)
 {
     mkv_leave(ctx);
     return status;
+}
+
+/** Enter for a call in rounds that holds a peer: mkv_close() waits for it. */
+static inline void mkv_enter_held(mkv_ctx_t *ctx)
+{
+    mkv_enter(ctx);
+    __atomic_add_fetch(&ctx->num_held, 1, __ATOMIC_RELAXED);
+}
+
+/** The last access of such a call, behind its mkv_leave(). */
+static inline void mkv_let_go(mkv_ctx_t *ctx)
+{
+    __atomic_sub_fetch(&ctx->num_held, 1, __ATOMIC_RELEASE);
 }
 
 /** Add to a counter that is written under the lock and read by queries without it. */

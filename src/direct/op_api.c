@@ -62,7 +62,7 @@ mkv_status_t mkv_op_post(mkv_peer_t *peer, const mkv_op_params_t *params,
         return status;
     }
 
-    mkv_enter(ctx);
+    mkv_enter_held(ctx);
     deadline = ctx->next_deadline;
     status = mkv_op_build(peer, &mine, op_p);
     if ((status == MKV_OK) && (mine.flags & MKV_OP_NOTIFY)) {
@@ -81,6 +81,7 @@ mkv_status_t mkv_op_post(mkv_peer_t *peer, const mkv_op_params_t *params,
     } else {
         mkv_leave(ctx);
     }
+    mkv_let_go(ctx);
     return status;
 }
 

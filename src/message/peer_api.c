@@ -296,7 +296,7 @@ mkv_status_t mkv_map_create(mkv_peer_t *peer, const mkv_map_params_t *params,
                          mine.flags, mkv_version_string(), known);
     }
 
-    mkv_enter(ctx);
+    mkv_enter_held(ctx);
     mkv_peer_get(peer); /* a close in another thread waits */
     mkv_leave_quietly(ctx);
     pthread_mutex_lock(&ctx->pair_lock);
@@ -316,28 +316,37 @@ mkv_status_t mkv_map_create(mkv_peer_t *peer, const mkv_map_params_t *params,
     }
     mkv_peer_put(peer);
     mkv_leave(ctx);
+    mkv_let_go(ctx);
     return status;
+}
+
+static mkv_status_t mkv_map_end(mkv_map_t *map)
+{
+    mkv_peer_t *peer = mkv_peer_of(map->remote);
+
+    if (map->num_uses > 0) {
+        return mkv_error(
+            &map->ctx->log, MKV_ERR_BUSY,
+            "the map of peer %s is used by %u plans and transfers: close them first",
+            peer->name, map->num_uses);
+    }
+    mkv_peer_get(peer); /* mkv_close() waits */
+    mkv_map_free(map, false);
+    mkv_peer_put(peer);
+    return MKV_OK;
 }
 
 mkv_status_t mkv_map_destroy(mkv_map_t *map)
 {
     mkv_ctx_t *ctx = map->ctx;
-    mkv_peer_t *peer = mkv_peer_of(map->remote);
+    mkv_status_t status;
 
     if (mkv_ctx_is_forked(ctx)) {
         return MKV_OK; /* the object is the parent's */
     }
-    mkv_enter(ctx);
-    if (map->num_uses > 0) {
-        return mkv_leave_status(
-            ctx,
-            mkv_error(
-                &ctx->log, MKV_ERR_BUSY,
-                "the map of peer %s is used by %u plans and transfers: close them first",
-                peer->name, map->num_uses));
-    }
-    mkv_peer_get(peer); /* mkv_close() does not free it */
-    mkv_map_free(map, false);
-    mkv_peer_put(peer);
-    return mkv_leave_status(ctx, MKV_OK);
+    mkv_enter_held(ctx);
+    status = mkv_map_end(map);
+    mkv_leave(ctx);
+    mkv_let_go(ctx);
+    return status;
 }

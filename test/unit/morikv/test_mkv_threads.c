@@ -496,6 +496,7 @@ typedef struct long_call {
     mkv_status_t status;
     char text[256];
     bool is_back;
+    bool is_free; /* it stops in no further pause; atomic */
     sem_t stopped, next;
 } long_call_t;
 
@@ -505,7 +506,7 @@ static _Thread_local long_call_t *counted;
 /* The library yields in a pause, without its lock, while another thread waits */
 int sched_yield(void)
 {
-    if (counted == NULL) {
+    if ((counted == NULL) || __atomic_load_n(&counted->is_free, __ATOMIC_RELAXED)) {
         return (int)syscall(SYS_sched_yield);
     }
     ck_assert_int_eq(sem_post(&counted->stopped), 0);
@@ -1048,6 +1049,41 @@ START_TEST(a_map_that_waits_for_a_drop_keeps_its_peer)
 }
 END_TEST
 
+static mkv_status_t close_context(void)
+{
+    return mkv_close(A->ctx);
+}
+
+/* The close waits for the map's call, and lets it go on */
+START_TEST(a_close_lets_the_end_of_a_map_go_on)
+{
+    long_call_t call = {.run = destroy_map};
+    unsigned empty = 0;
+    pthread_t thread;
+
+    pair_setup();
+    add_many();
+    OK(create_map());
+    OK(mkv_map_destroy(A->maps[1]));
+    thread = start_counted(&call);
+    ck_assert(is_in_pause(&call));
+    start_other(close_context);
+    while (!__atomic_load_n(&A->ctx->is_closing, __ATOMIC_RELAXED)) {
+        mkv_test_pause(&empty);
+    }
+    __atomic_sub_fetch(&A->ctx->num_waiting, FEIGNED, __ATOMIC_RELAXED);
+    __atomic_store_n(&call.is_free, true, __ATOMIC_RELAXED);
+    ck_assert_int_eq(sem_post(&call.next), 0);
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    OK(call.status);
+    ck_assert_int_eq(pthread_join(other_thread, NULL), 0);
+    OK(other_call.status);
+    A->ctx = NULL;
+    free(A->mem);
+    pair_teardown();
+}
+END_TEST
+
 START_TEST(regions_for_many_peers_let_other_threads_in)
 {
     long_call_t call = {.run = commit};
@@ -1369,6 +1405,7 @@ int main(void)
     tcase_add_loop_test(tcase, a_map_of_a_peer_that_ends_meanwhile_is_refused, 0, 2);
     tcase_add_test(tcase, a_map_and_a_drop_wait_for_each_other);
     tcase_add_test(tcase, a_map_that_waits_for_a_drop_keeps_its_peer);
+    tcase_add_test(tcase, a_close_lets_the_end_of_a_map_go_on);
     tcase_add_test(tcase, regions_for_many_peers_let_other_threads_in);
     tcase_add_test(tcase, a_dump_lets_other_threads_in);
     tcase_add_test(tcase, blocks_are_checked_without_the_lock);
