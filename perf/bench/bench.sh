@@ -303,6 +303,33 @@ posted() {
     done < <("$build/perf/bench/bench_post" 2>/dev/null)
 }
 
+# A message of 8 bytes, of 1000; OTHERS senders are quiet, or CLOSED of them. The program
+# contains mori_xgmi.
+idle_instructions() { # TRANSPORT OTHERS CLOSED [OBJECTS]
+    command -v valgrind >/dev/null && [ -x "$build/test/bench/bench_idle" ] || { echo "-"; return; }
+    mkdir -p "$work/shm"
+    UCX_MORI_XGMI_SHM_DIR=$work/shm "$build/libtool" --mode=execute valgrind --tool=callgrind \
+        --collect-atstart=no --callgrind-out-file="$work/idle.out" \
+        "$build/test/bench/bench_idle" "$1" "$2" "$3" >"$work/idle.log" 2>&1 ||
+        { cat "$work/idle.log" >&2; return 1; }
+    awk -v want="${4:-.}" "$read_dump"'
+        function count(n) { if (object ~ want) sum += n }
+        END { printf "%.1f", sum / 1000 }' "$work/idle.out"
+}
+
+idle() {
+    local others
+
+    echo
+    echo "| other senders | mori_xgmi, quiet: instr/message of 8 bytes | closed | UCX's posix, which has one queue |"
+    echo "|---|---|---|---|"
+    for others in 0 31 200 900; do
+        echo "| $others | $(idle_instructions mori_xgmi $others 0)" \
+            "| $(idle_instructions mori_xgmi $others $others)" \
+            "| $([ $others != 0 ] || idle_instructions posix 0 0) |"
+    done
+}
+
 # For a block in a list
 expose_instructions() { # ROW
     pair_instructions expose "$1" $((8 * 65536)) libmorikv
@@ -385,7 +412,7 @@ one_sided
 cut
 export UCX_TLS=mori_xgmi,posix UCX_POSIX_ERROR_HANDLING=y
 notified
-export UCX_TLS=posix,self
+idle
 export UCX_TLS=tcp
 posted
 bytes

@@ -29,11 +29,15 @@ perf_bench_bench_post_SOURCES = perf/bench/bench_post.c $(bench_pair)
 perf_bench_bench_post_LDADD = perf/kv_perf/libkvrun.la
 EXTRA_DIST += perf/bench/baseline perf/bench/bench.sh perf/bench/bench_check.sh
 
+if HAVE_CHECK
+bench_idle = test/bench/bench_idle$(EXEEXT)
+endif
+
 .PHONY: bench bench-check
 bench: all perf/bench/bench_plan$(EXEEXT) perf/bench/bench_bytes$(EXEEXT) perf/bench/bench_expose$(EXEEXT) \
 		perf/bench/bench_notify$(EXEEXT) perf/bench/bench_notify_ucp$(EXEEXT) \
 		perf/bench/bench_cut$(EXEEXT) perf/bench/bench_op$(EXEEXT) \
-		perf/bench/bench_post$(EXEEXT)
+		perf/bench/bench_post$(EXEEXT) $(bench_idle)
 	$(AM_V_at)$(srcdir)/perf/bench/bench.sh $(abs_builddir)
 
 # Red when a block costs more instructions than it did.

@@ -7,6 +7,15 @@ test_bench_xgmi_cost_CPPFLAGS = $(AM_CPPFLAGS) $(hipcpu_path_cppflags)
 test_bench_xgmi_cost_LDFLAGS = $(muct_ldflags)
 test_bench_xgmi_cost_LDADD = libmuct.la
 
+# A message beside idle senders: perf/bench/bench.sh runs it.
+check_PROGRAMS += test/bench/bench_idle
+test_bench_bench_idle_SOURCES = test/bench/bench_idle.c $(xgmi_inside_sources)
+test_bench_bench_idle_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+test_bench_bench_idle_LDFLAGS = $(muct_ldflags)
+test_bench_bench_idle_LDADD = \
+	test/support/libfakehip.la test/support/libctside.la test/support/libmkvtest.la libmuct.la \
+	$(CHECK_LIBS) $(UCX_LIBS) -luct -lucs -ldl -lm
+
 if HAVE_VERBS
 # Instructions a work request: bench_rdma.sh runs it.
 check_PROGRAMS += test/bench/bench_rdma

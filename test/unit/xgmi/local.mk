@@ -29,6 +29,7 @@ TESTS += $(xgmi_unit_programs) test/unit/xgmi/xgmi_fence.sh test/unit/xgmi/xgmi_
 EXTRA_DIST += test/unit/xgmi/xgmi_fence.sh test/unit/xgmi/xgmi_archs.sh
 
 # The transport in a real UCX, linked with it instead of loaded.
+xgmi_inside_sources = test/unit/xgmi/xgmi_inside.h test/unit/xgmi/xgmi_inside.c
 test_unit_xgmi_test_xgmi_am_SOURCES = \
 	test/unit/xgmi/test_xgmi_am.c test/unit/xgmi/xgmi_inside.h test/unit/xgmi/xgmi_inside.c \
 	test/unit/xgmi/xgmi_sides.h test/unit/xgmi/xgmi_sides.c
