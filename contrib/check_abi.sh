@@ -30,7 +30,7 @@ check_library() { # DIR LIBRARY
     # UCX's own, which may know more kinds of memory tomorrow
     printf '[suppress_type]\nname = ucs_memory_type\n' >"$work/suppress"
     abidiff --no-show-locs --suppressions "$work/suppress" "$1/test/abi/libmorikv.abi" "$work/now.abi" || {
-        echo "the binary interface has changed: is that meant? Then --update"
+        echo "the binary interface has changed; run --update if that is intended"
         return 1
     }
 }
@@ -86,11 +86,11 @@ samples() {
     kept
     library 'typedef struct mkv_s { unsigned long size; int b; int a; } mkv_s_t; int mkv_f(mkv_s_t *s); int mkv_g(void);' \
         'int mkv_f(mkv_s_t *s) { return s->b; } int mkv_g(void) { return 1; }'
-    bad 'members that have changed places' 'is that meant'
+    bad 'members that have changed places' 'if that is intended'
     kept
     library 'typedef struct mkv_s { unsigned long size; int a; int b; int c; int d; } mkv_s_t; int mkv_f(mkv_s_t *s); int mkv_g(void);' \
         'int mkv_f(mkv_s_t *s) { return s->b; } int mkv_g(void) { return 1; }'
-    bad 'members more' 'is that meant'
+    bad 'members more' 'if that is intended'
     kept
     library 'typedef struct mkv_s { unsigned long size; int a; int b; } mkv_s_t; int mkv_f(mkv_s_t *s);' \
         'int mkv_f(mkv_s_t *s) { return s->b; }'

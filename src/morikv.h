@@ -36,13 +36,13 @@
  * it before it returns, in the order of posts. Other calls wait for at most one round
  * of progress or of a call with many steps; a round makes a bounded number of UCX
  * calls, or about a thousand steps over regions. Some steps are one round whatever
- * their size: the check and copy of a list of blocks, at most MAX_MESSAGE bytes (100
- * 000 blocks take 0.6 ms); a pass over the posts of a transfer that fails; a pass over
- * all transfers in mkv_stats(). So are loops over all regions with some nanoseconds for
- * each: the end of mkv_map_create(), in which a new map takes its pairs; the end of
- * mkv_regions_commit(); and each description of regions or keys that is made or
- * received, with a check of each map of its peer. If regions of a side change three
- * times during mkv_map_create(), all of it is one round. mkv_region_add(),
+ * their size: the check and copy of a list of blocks, at most MAX_MESSAGE bytes
+ * (100 000 blocks take 0.6 ms); a pass over the posts of a transfer that fails; a pass
+ * over all transfers in mkv_stats(). So are loops over all regions with some
+ * nanoseconds for each: the end of mkv_map_create(), in which a new map takes its
+ * pairs; the end of mkv_regions_commit(); and each description of regions or keys that
+ * is made or received, with a check of each map of its peer. If regions of a side
+ * change three times during mkv_map_create(), all of it is one round. mkv_region_add(),
  * mkv_regions_commit(), mkv_regions_drop() and a dump of regions wait for each other;
  * so do mkv_map_create() and mkv_regions_drop(). Contexts share nothing, so threads
  * with a context each do not wait for each other.
@@ -66,9 +66,10 @@
  * - a newer program's structure is longer: members that the library does not support
  *   must be zero, or the call is refused with MKV_ERR_UNSUPPORTED and a text that names
  *   the structure and the member's offset; in structures that the library fills they
- *   read as zero. Elements of arrays have a fixed size instead, with reserved members
- *   that must be zero and are checked in the same way. Enumerations grow at the end as
- *   well: ignore events of an unknown type. docs/dev/abi.md has the complete policy.
+ *   read as zero.
+ * Elements of arrays have a fixed size instead, with reserved members that must be zero
+ * and are checked in the same way. Enumerations grow at the end as well: ignore events
+ * of an unknown type. docs/dev/abi.md has the complete policy.
  */
 
 #include <ucp/api/ucp_def.h>
@@ -269,16 +270,16 @@ mkv_status_t mkv_open(const mkv_config_t *config, const mkv_open_params_t *param
  *                                by one of the context's progress threads, which would
  *                                wait for itself: nothing has changed. In a callback of
  *                                one of the caller's threads it hangs, as any call
- * does.
+ *                                does.
  * @return MKV_ERR_BUSY           Transfers, operations, plans or maps had been left
  *                                open; they are logged by name and closed.
- * @return MKV_ERR_DRAIN_TIMEOUT A transfer could not be proven quiet, or a connection
+ * @return MKV_ERR_DRAIN_TIMEOUT  A transfer could not be proven quiet, or a connection
  *                                or its operations did not end: a peer or UCX may still
  *                                touch memory of regions, which must not be freed.
  *                                Objects that UCX still uses are leaked. Has precedence
  *                                over MKV_ERR_BUSY.
- * @return MKV_ERR_TRANSPORT UCX failed to deregister memory of regions, which must not
- *                                be freed either. Has precedence over MKV_ERR_BUSY.
+ * @return MKV_ERR_TRANSPORT      UCX failed to deregister memory of regions, which must
+ *                                not be freed either. Has precedence over MKV_ERR_BUSY.
  */
 mkv_status_t mkv_close(mkv_ctx_t *ctx);
 
@@ -427,7 +428,7 @@ mkv_status_t mkv_blob(mkv_ctx_t *ctx, mkv_blob_kind_t kind, void *buffer,
  * to a handle: maps of the former handle are refused with MKV_ERR_PEER, and new maps
  * need no change of regions.
  *
- * @param [in] name Name in texts here; NULL: the peer's own name.
+ * @param [in] name     Name in texts here; NULL: the peer's own name.
  * @param [out] peer_p  Valid until @ref mkv_peer_close.
  *
  * @return MKV_OK, MKV_ERR_NOMEM, MKV_ERR_VERSION, MKV_ERR_PROTOCOL: malformed bytes,
@@ -1140,8 +1141,8 @@ typedef struct mkv_op_params {
  * @return MKV_ERR_BUSY         The peer is not ready, a local region not committed, or
  *                              there is no room for the note, as for mkv_send().
  * @return MKV_ERR_PEER         The peer has failed.
- * @return MKV_ERR_NOTFOUND There is no such local region, or the peer has not announced
- *                              the remote one: its commit may be in flight.
+ * @return MKV_ERR_NOTFOUND     There is no such local region, or the peer has not
+ *                              announced the remote one: its commit may be in flight.
  * @return MKV_ERR_INVALID      A flag, a mode, a length of 0, or a region of the peer
  *                              without MKV_REGION_ONE_SIDED.
  * @return MKV_ERR_BOUNDS       A piece leaves its region.
@@ -1193,8 +1194,9 @@ mkv_status_t mkv_op_close(mkv_op_t *op);
  *   that it wrote to, unless the owner sets UCX_MORI_RDMA_GPU_FLUSH=n; with UCX's RDMA
  *   transports with FENCE=flush, because their flush covers the NIC only;
  * - a kernel that runs already: with none of them for certain, as its caches may hold
- *   old lines. The kernel must load with system-scope acquire. A READ ends when the
- *   bytes have been handed to this side's memory system; nothing is read back for it.
+ *   old lines. The kernel must load with system-scope acquire.
+ * A READ ends when the bytes have been handed to this side's memory system; nothing is
+ * read back for it.
  */
 typedef enum mkv_event_type {
     MKV_EV_PEER_READY,

@@ -37,7 +37,7 @@ extern const mkv_struct_t mkv_struct_open_params, mkv_struct_region,
  *
  * @return MKV_OK
  * @return MKV_ERR_INVALID      The size is less than any release has had.
- * @return MKV_ERR_UNSUPPORTED A member is set that this library does not support.
+ * @return MKV_ERR_UNSUPPORTED  A member is set that this library does not support.
  */
 mkv_status_t mkv_struct_read(const mkv_log_t *log, const mkv_struct_t *type,
                              const void *given, void *copy);

@@ -66,7 +66,7 @@ mkv_status_t mkv_op_post(mkv_peer_t *peer, const mkv_op_params_t *params,
     deadline = ctx->next_deadline;
     status = mkv_op_build(peer, &mine, op_p);
     if ((status == MKV_OK) && (mine.flags & MKV_OP_NOTIFY)) {
-        mkv_credit_sent(peer, mine.note_length); /* includes the credit for the note */
+        mkv_credit_sent(peer, mine.note_length); /* take the credit for the note */
     }
     if (status == MKV_OK) {
         mkv_op_begin(*op_p);

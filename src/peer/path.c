@@ -47,9 +47,9 @@ static const char *mkv_memory_name(ucs_memory_type_t type)
 /* ---- What UCX says --------------------------------------------------------------- */
 
 /*
- * Find the protocol in "{FLAGS} put(multi) from host memory length 4096 software
- * emulation tcp/lo 97.8 MB/s 39.94 us": the text between the length and the two
- * numbers. UCX prints the numbers only for protocols that it can estimate.
+ * Cut the text to the protocol in "{FLAGS} put(multi) from host memory length 4096
+ * software emulation tcp/lo 97.8 MB/s 39.94 us": the text between the length and the
+ * two numbers. UCX prints the numbers only for protocols that it can estimate.
  */
 static void mkv_path_cut(char *info, char *text, size_t size)
 {

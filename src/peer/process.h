@@ -90,7 +90,7 @@ void mkv_watch_start(mkv_watch_t *watch, const char *dir, uint64_t owner,
  * Check the claim again. A claim of another process must have been seen held before it
  * is reported as released or gone.
  *
- * @param [in] dir As at the start; searched for the file until it is seen.
+ * @param [in] dir  As at the start; searched for the file until it is seen.
  *
  * @return The state; RELEASED and GONE are for ever.
  */

@@ -442,8 +442,7 @@ int muct_gpu_copy(const muct_gpu_t *gpu, void *dst, const void *src, size_t leng
         part = muct_gpu_room(gpu, (char *)dst + done, length - done);
         part = muct_gpu_room(gpu, (const char *)src + done, part);
         if (part == length) {
-            return ret; /* one allocation holds both ends: the call failed for another
-                         * reason */
+            return ret; /* each end lies in one allocation: another reason */
         }
         (void)muct_gpu_forget(gpu, ret);
         ret = gpu->memcpy_async((char *)dst + done, (const char *)src + done, part,

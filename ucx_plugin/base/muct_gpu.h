@@ -250,7 +250,7 @@ ucs_status_t muct_gpu_bind(const char *path, muct_gpu_t *gpu);
  * @param [out] info  Filled only on UCS_OK.
  *
  * @return UCS_OK             It is memory of a device (or managed).
- * @return UCS_ERR_NO_ELEM The memory is not device memory of the runtime.
+ * @return UCS_ERR_NO_ELEM    The memory is not device memory of the runtime.
  */
 ucs_status_t muct_gpu_query(const muct_gpu_t *gpu, const void *ptr,
                             muct_gpu_mem_info_t *info);
@@ -337,8 +337,8 @@ ucs_status_t muct_gpu_export_dmabuf(const muct_gpu_t *gpu, const void *ptr,
  *
  * @param [in]  gpu     Runtime.
  * @param [in]  device  Ordinal.
- * @param [out] prev_p The former current device, for @ref muct_gpu_pop_device. Always
- * set.
+ * @param [out] prev_p  The former current device, for @ref muct_gpu_pop_device. Always
+ *                      set.
  *
  * @return UCS_OK, or UCS_ERR_NO_DEVICE: do not call @ref muct_gpu_pop_device then.
  */

@@ -31,7 +31,7 @@ typedef struct muct_links {
  * Read the xGMI links of this host.
  *
  * @param [in]  dir    The driver's folder, /sys/class/kfd/kfd/topology.
- * @param [out] links Empty where there is no such driver, no such link, or no memory.
+ * @param [out] links  Empty where there is no such driver, no such link, or no memory.
  */
 void muct_links_read(const char *dir, muct_links_t *links);
 

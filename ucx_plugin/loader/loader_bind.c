@@ -13,8 +13,9 @@
  *   absolute: debuggers, profilers and valgrind do not find its file, and hardened
  *   hosts forbid it;
  * - a table of pointers: UCX compares addresses of its functions with those in our
- *   tables. Therefore the references are weak, the file is opened unchanged, and the
- *   loader then resolves the references as the dynamic linker would.
+ *   tables.
+ * Therefore the references are weak, the file is opened unchanged, and the loader then
+ * resolves the references as the dynamic linker would.
  */
 
 #include "config.h"

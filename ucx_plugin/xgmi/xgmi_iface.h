@@ -135,7 +135,7 @@ void muct_xgmi_iface_prepare(muct_xgmi_iface_t *iface);
  * @param [in] stamps  For each queue, by its index, the last batch to wait for.
  * @param [in] comp    Called when these are over.
  *
- * @return UCS_OK No copy is left; @a comp is not called.
+ * @return UCS_OK             No copy is left; @a comp is not called.
  * @return UCS_INPROGRESS     @a comp will be called.
  * @return UCS_ERR_NO_MEMORY
  */

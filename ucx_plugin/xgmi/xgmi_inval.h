@@ -74,7 +74,7 @@ void muct_xgmi_invals_leave(muct_xgmi_invals_t *invals, muct_xgmi_inval_watch_t 
 /**
  * Make the keys of a slot void and release it.
  *
- * @param [in] mem Registration to invalidate; copied.
+ * @param [in] mem   Registration to invalidate; copied.
  * @param [in] comp  Called once, here or from progress, with UCS_OK or
  *                   UCS_ERR_TIMED_OUT.
  */

@@ -16,7 +16,7 @@
  * as UCX requests one number for all of them.
  *
  * @param [in] topology   The driver's folder.
- * @param [in] bandwidth Bytes per second for all links, or UCS_CONFIG_DBL_AUTO.
+ * @param [in] bandwidth  Bytes per second for all links, or UCS_CONFIG_DBL_AUTO.
  */
 void muct_xgmi_perf_find_links(muct_xgmi_iface_t *iface, const char *topology,
                                double bandwidth);

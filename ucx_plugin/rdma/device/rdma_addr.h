@@ -16,9 +16,10 @@
  *   0 version | 1 link and RoCE version | 2 log2(mtu) | 3 rail | 4 lid (2)
  *   6 incarnation (8) | 14 gid (16)
  *
- * Endpoint address, 25 bytes and 3 a queue pair: 0 version | 1 num_qps | 2 psn (3) | 5
- *   receives (2) | 7 receive size in 16 bytes (2) 9 concurrent reads that it answers,
- *   plus 128 until its device has granted them 10 flush address (8) | 18 flush rkey (4)
+ * Endpoint address, 25 bytes and 3 a queue pair:
+ *   0 version | 1 num_qps | 2 psn (3) | 5 receives (2) | 7 receive size in 16 bytes (2)
+ *   9 concurrent reads that it answers, plus 128 until its device has granted them
+ *   10 flush address (8) | 18 flush rkey (4)
  *   22 control queue pair (3) | 25 queue pair numbers (3 each)
  *
  * If there is room and ECE is not switched off, 8 more bytes follow:

@@ -72,7 +72,7 @@ void muct_rdma_async_remove(muct_rdma_async_t *async, muct_rdma_async_sub_t *sub
 /**
  * Read the device's events, store them for all subscribers, and return those of one.
  *
- * @param [out] events Filled when true is returned.
+ * @param [out] events  Filled when true is returned.
  *
  * @return Whether there were events.
  */

@@ -77,7 +77,7 @@ void muct_rdma_device_close(muct_rdma_device_t *device);
  * @param [out] port       Filled only on UCS_OK.
  *
  * @return UCS_OK
- * @return UCS_ERR_NO_DEVICE The port cannot be queried, or its link type is not
+ * @return UCS_ERR_NO_DEVICE      The port cannot be queried, or its link type is not
  *                                supported.
  * @return UCS_ERR_INVALID_PARAM  No such GID or partition key; logged as an error.
  */

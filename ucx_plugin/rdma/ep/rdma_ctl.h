@@ -58,7 +58,7 @@ typedef struct muct_rdma_ctl {
 /**
  * Make the queue pair, ready to send and receive.
  *
- * @param [in] id High half of its wr_ids, unique among queue pairs.
+ * @param [in] id    High half of its wr_ids, unique among queue pairs.
  * @param [in] path  How datagrams go; kept. Its remote address is not read.
  *
  * @return UCS_OK, or an error, logged at level debug: some devices have no datagrams.

@@ -20,7 +20,7 @@
  *
  * @return UCS_OK               The device reaches it.
  * @return UCS_ERR_IO_ERROR     It reaches other bytes, or none.
- * @return UCS_ERR_UNSUPPORTED Unknown: no port is up, the memory is unknown to the
+ * @return UCS_ERR_UNSUPPORTED  Unknown: no port is up, the memory is unknown to the
  *                              runtime, or a call failed; logged at level debug.
  */
 ucs_status_t muct_rdma_canary_look(muct_rdma_md_t *md, const muct_rdma_mem_t *mem);

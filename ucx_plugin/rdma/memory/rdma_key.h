@@ -86,8 +86,8 @@ void muct_rdma_key_pack(const muct_rdma_key_t *key, unsigned num_slots, void *bu
  * Unpack bytes of another process; nothing in them is trusted.
  *
  * @param [in]  buffer  Bytes.
- * @param [in] length Upper bound of the length; SIZE_MAX when UCX gives none: then the
- *                      header alone decides.
+ * @param [in] length   Upper bound of the length; SIZE_MAX when UCX gives none: then
+ *                      the header alone decides.
  * @param [out] key     Filled only on MUCT_RDMA_KEY_OK.
  */
 muct_rdma_key_result_t muct_rdma_key_unpack(const void *buffer, size_t length,

@@ -46,8 +46,8 @@ typedef struct muct_rdma_cq_set {
 /**
  * Make the channel; queues come when they are needed.
  *
- * @param [in] vector First of the device's interrupts to use, any number. The number of
- *                     a CPU spreads processes over interrupts.
+ * @param [in] vector  First of the device's interrupts to use, any number. The number
+ *                     of a CPU spreads processes over interrupts.
  *
  * @return UCS_OK, UCS_ERR_IO_ERROR with the reason in the log.
  */

@@ -50,7 +50,7 @@ typedef struct muct_rdma_qp_path {
  * Create a queue pair, in state RESET.
  *
  * @param [in]     cq    For sends and receives.
- * @param [in,out] caps Requested, then granted sizes. Inline data is halved while the
+ * @param [in,out] caps  Requested, then granted sizes. Inline data is halved while the
  *                       device returns ENOMEM or EINVAL, as some devices do when it is
  *                       too large. Any other error fails the call.
  * @param [out]    qp_p  Set only on UCS_OK.

@@ -132,7 +132,7 @@ void muct_rdma_sq_ring(muct_rdma_sq_t *sq);
 /**
  * Handle a completion for the work request of @a index.
  *
- * @param [in] status Its status; earlier work requests have succeeded.
+ * @param [in] status  Its status; earlier work requests have succeeded.
  */
 void muct_rdma_sq_complete(muct_rdma_sq_t *sq, uint32_t index, ucs_status_t status);
 

@@ -15,7 +15,7 @@
  * arrived, writes, and reads whose response has not arrived. Atomics cannot be
  * repeated; see rdma_replay.c.
  *
- * @param [in] received Messages the peer has received since the beginning.
+ * @param [in] received  Messages the peer has received since the beginning.
  *
  * @return False when something cannot be repeated; logged.
  */

@@ -51,7 +51,7 @@ typedef struct muct_xgmi_gather {
 /**
  * The calling thread opens a list.
  *
- * @param [in] is_at_rest Nothing that was started before is in flight.
+ * @param [in] is_at_rest  Nothing that was started before is in flight.
  */
 void muct_xgmi_gather_open(muct_xgmi_gather_t *gather, bool is_at_rest);
 

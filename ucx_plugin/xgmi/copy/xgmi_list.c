@@ -20,7 +20,7 @@
 #define MUCT_XGMI_LIST_TAIL_PART_CROWDED 4
 
 /* Tiles of the tail for each block from which dynamic distribution pays off: four for
- * each of 32 waves. */
+ * each wave of 32 threads. */
 #define MUCT_XGMI_LIST_MIN_TAIL (4 * (MUCT_XGMI_MAX_THREADS / 32))
 
 

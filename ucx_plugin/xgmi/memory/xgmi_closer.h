@@ -44,7 +44,7 @@ void muct_xgmi_closer_destroy(muct_xgmi_closer_t *closer, unsigned limit_ms);
  * Close a mapping soon. Never blocks on the runtime.
  *
  * @param [in] device   Ordinal of the device that it was opened for.
- * @param [in] mapping Mapping to close; no copy uses it any more.
+ * @param [in] mapping  Mapping to close; no copy uses it any more.
  */
 void muct_xgmi_closer_add(muct_xgmi_closer_t *closer, int device,
                           const muct_xgmi_mapping_t *mapping);

@@ -31,7 +31,8 @@ extern muct_xgmi_global_t muct_xgmi_global;
  * Take a reference.
  *
  * @param [in]  gpu     GPU runtime; must outlive the last reference.
- * @param [in] config Limits of the cache of mappings; those of the first caller apply.
+ * @param [in] config   Limits of the cache of mappings; those of the first caller
+ *                      apply.
  * @param [out] map_p   The cache of mappings of this process.
  *
  * @return UCS_OK, or the error of @ref muct_xgmi_map_create.

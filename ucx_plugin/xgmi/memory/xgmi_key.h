@@ -65,11 +65,11 @@ void muct_xgmi_key_pack(const muct_xgmi_key_t *key, void *buffer);
  * Read a key that came from another process.
  *
  * @param [in]  buffer  Bytes.
- * @param [in] length Length of the buffer.
+ * @param [in] length   Length of the buffer.
  * @param [out] key     Filled only on UCS_OK.
  *
- * @return UCS_OK The key is complete and consistent.
- * @return UCS_ERR_INVALID_PARAM Too short, damaged or inconsistent.
+ * @return UCS_OK                 The key is complete and consistent.
+ * @return UCS_ERR_INVALID_PARAM  Too short, damaged or inconsistent.
  * @return UCS_ERR_UNSUPPORTED    Written by another version of this format.
  */
 ucs_status_t muct_xgmi_key_unpack(const void *buffer, size_t length,

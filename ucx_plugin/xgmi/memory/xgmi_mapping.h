@@ -41,11 +41,12 @@ bool muct_xgmi_mapping_is_there(const muct_xgmi_peer_t *peer,
  * @param [out] mapping  To be zeros.
  *
  * @return UCS_OK
- * @return UCS_ERR_UNREACHABLE The peer is gone, or the key is no longer valid.
- * @return UCS_ERR_UNSUPPORTED The device has no way to the memory.
+ * @return UCS_ERR_UNREACHABLE  The peer is gone, or the key is no longer valid.
+ * @return UCS_ERR_UNSUPPORTED  The device has no way to the memory.
  * @return UCS_ERR_IO_ERROR     The runtime failed though the peer lives; try again.
  * @return UCS_ERR_NO_MEMORY    Out of memory or GPU address space.
- * @return UCS_ERR_BUSY An earlier allocation of the peer at that address is still open.
+ * @return UCS_ERR_BUSY         An earlier allocation of the peer at that address is
+ *                              still open.
  */
 ucs_status_t muct_xgmi_mapping_open(const muct_gpu_t *gpu, muct_xgmi_peer_t *peer,
                                     const muct_xgmi_key_t *key, int device,

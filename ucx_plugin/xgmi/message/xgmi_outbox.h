@@ -44,10 +44,10 @@ typedef struct muct_xgmi_outbox {
  *                      there is room again.
  *
  * @return UCS_OK, or with the reason in the log
- * @return UCS_ERR_UNREACHABLE The receiver has no box any more.
+ * @return UCS_ERR_UNREACHABLE    The receiver has no box any more.
  * @return UCS_ERR_EXCEEDS_LIMIT  Its box has no place for another sender; not logged.
- * @return UCS_ERR_NO_MEMORY      There is no memory, or this process is at its limit
- *                                of open files.
+ * @return UCS_ERR_NO_MEMORY      There is no memory, or this process is at its limit of
+ *                                open files.
  */
 ucs_status_t muct_xgmi_outbox_claim(const char *dir, uint64_t owner,
                                     muct_xgmi_iface_id_t id, uint64_t self,

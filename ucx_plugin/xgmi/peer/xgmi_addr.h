@@ -82,7 +82,7 @@ ucs_status_t muct_xgmi_iface_addr_unpack(const void *buffer,
  * @param [in]  my_iface      This side.
  * @param [in]  peer_device   Other side.
  * @param [in]  peer_iface    Other side.
- * @param [out] reason Reason as text. Terminated when the result is false.
+ * @param [out] reason  Reason as text. Terminated when the result is false.
  * @param [in]  size          Bytes in @a reason.
  *
  * @return Whether it can.

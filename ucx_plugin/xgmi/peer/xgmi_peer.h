@@ -105,7 +105,7 @@ uint32_t muct_xgmi_slot_void(uint32_t slot);
  * Whether a process that may be alive can still copy under invalidated keys. Copies of
  * this process itself are ignored.
  *
- * @param [in] generation From @ref muct_xgmi_slot_void.
+ * @param [in] generation  From @ref muct_xgmi_slot_void.
  */
 bool muct_xgmi_slot_is_used(uint32_t slot, uint32_t generation);
 
