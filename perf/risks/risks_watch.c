@@ -28,6 +28,7 @@
 #define WATCH_THREADS 256
 #define WATCH_PINNED 4096
 #define WATCH_FLAG 8
+#define WATCH_MS 45e3 /* mori_prove has ten minutes for everything */
 
 typedef struct risks_watch {
     const char *risk;
@@ -279,7 +280,7 @@ static void watch_risk(risks_watch_t *watch, unsigned rounds)
         if (watch->is_nic) {
             risks_nic_map(watch->remote, watch_length(watch));
         }
-        while ((i < rounds) && (bad == 0)) {
+        while ((i < rounds) && (bad == 0) && (risks_now_ms() - start < WATCH_MS)) {
             bad = watch_round(watch, i++);
         }
         risks_report(
