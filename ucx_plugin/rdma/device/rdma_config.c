@@ -11,6 +11,7 @@
 #include <limits.h>
 
 #define MUCT_RDMA_RX_DEPTH 64
+#define MUCT_RDMA_LEAST_INLINE 4 /* a header: answers and credits need no buffer */
 #define MUCT_RDMA_CQ_DEPTH 16384
 /* Queue pairs that share a device's responder resources, where those are few. */
 #define MUCT_RDMA_RESPONDER_SHARES 16
@@ -382,7 +383,9 @@ ucs_status_t muct_rdma_limits_init(const muct_rdma_iface_config_t *config,
     limits->max_sge = (unsigned)muct_rdma_config_clamp(
         device, "TX_MAX_SGE", config->max_sge, muct_rdma_family_of(device)->max_sge,
         (unsigned)device->attr.max_sge);
-    limits->max_inline = (unsigned)config->max_inline;
+    limits->max_inline = (config->max_inline > MUCT_RDMA_LEAST_INLINE)
+                             ? (unsigned)config->max_inline
+                             : MUCT_RDMA_LEAST_INLINE;
     limits->seg_size = (unsigned)(config->seg_size & ~(size_t)15);
     limits->stripe_size = config->stripe_size;
     limits->max_msg_size = port->max_msg_size & ~4095u;
