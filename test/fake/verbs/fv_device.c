@@ -82,13 +82,30 @@ __be64 ibv_get_device_guid(struct ibv_device *device)
                    fv_container_of(device, fv_device_t, ibv)->index + 1);
 }
 
+/* These calls return the reason, and nothing says that errno has it:
+ * ibv_query_device(3) and ibv_query_port(3) of rdma-core. */
+static int fv_query_fails(const char *name)
+{
+    int error;
+
+    if (!fv_call_fails(name)) {
+        return 0;
+    }
+
+    error = errno;
+    errno = 0;
+    return error;
+}
+
 int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr)
 {
     const fv_device_t *device = fv_device_of(context);
     const fv_caps_t *caps = &device->caps;
+    int error;
 
-    if (fv_call_fails("ibv_query_device")) {
-        return errno;
+    error = fv_query_fails("ibv_query_device");
+    if (error != 0) {
+        return error;
     }
     if (fv_gone(context)) {
         return EIO;
@@ -169,12 +186,14 @@ static int fv_query_port(struct ibv_context *context, uint8_t port,
     };
     union ibv_gid gid;
     unsigned type;
+    int error;
 
     if (port != 1) {
         return EINVAL;
     }
-    if (fv_call_fails("ibv_query_port")) {
-        return errno;
+    error = fv_query_fails("ibv_query_port");
+    if (error != 0) {
+        return error;
     }
     if (fv_gone(context)) {
         return EIO;

@@ -583,6 +583,19 @@ START_TEST(any_verb_may_fail_at_any_call)
 }
 END_TEST
 
+static rdma_log_watch_t reason = {
+    UCS_LOG_LEVEL_ERROR, "ibv_query_device(fake0) failed: Cannot allocate memory", 0};
+
+START_TEST(failed_query_names_the_reason_it_returned)
+{
+    rdma_log_watch(&reason, 1);
+    fake_verbs_fail_call("ibv_query_device", 1, 1, ENOMEM);
+    ck_assert(!try_all());
+    fake_verbs_reset();
+    ck_assert_uint_eq(reason.num, 1);
+}
+END_TEST
+
 static Suite *faults_suite(void)
 {
     Suite *suite = suite_create("mori_rdma faults");
@@ -594,6 +607,7 @@ static Suite *faults_suite(void)
     tcase_add_test(tcase, queue_pair_that_cannot_be_made_names_the_remedy);
     tcase_add_test(tcase, interface_destroys_the_endpoints_that_are_left);
     tcase_add_test(tcase, comparison_of_keys_checks_its_parameters);
+    tcase_add_test(tcase, failed_query_names_the_reason_it_returned);
     tcase_add_test(tcase, nth_request_fails);
     tcase_add_loop_test(tcase, status_distinguishes_local_and_remote_faults, 0,
                         sizeof(rows) / sizeof(rows[0]));

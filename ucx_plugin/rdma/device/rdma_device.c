@@ -148,15 +148,16 @@ static void muct_rdma_device_log(const muct_rdma_device_t *device)
 ucs_status_t muct_rdma_device_open(const char *name, muct_rdma_device_t *device)
 {
     struct ibv_context *context;
-    int flags;
+    int error, flags;
 
     context = muct_rdma_device_open_context(name);
     if (context == NULL) {
         return UCS_ERR_NO_DEVICE;
     }
 
-    if (muct_rdma_verbs.query_device(context, &device->attr) != 0) {
-        muct_error("ibv_query_device(%s) failed: %m", name);
+    error = muct_rdma_verbs.query_device(context, &device->attr);
+    if (error != 0) {
+        muct_error("ibv_query_device(%s) failed: %s", name, strerror(error));
         goto err_close;
     }
 
@@ -448,9 +449,12 @@ ucs_status_t muct_rdma_port_query(const muct_rdma_device_t *device, uint8_t num,
 {
     struct ibv_port_attr attr;
     ucs_status_t status;
+    int error;
 
-    if (muct_rdma_port_attr(device->context, num, &attr) != 0) {
-        muct_debug("ibv_query_port(%s:%u) failed: %m", device->name, num);
+    error = muct_rdma_port_attr(device->context, num, &attr);
+    if (error != 0) {
+        muct_debug("ibv_query_port(%s:%u) failed: %s", device->name, num,
+                   strerror(error));
         return UCS_ERR_NO_DEVICE;
     }
 

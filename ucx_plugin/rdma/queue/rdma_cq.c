@@ -96,6 +96,7 @@ static ucs_status_t muct_rdma_cq_add(muct_rdma_cq_set_t *set)
     const unsigned depth = muct_rdma_cq_next_depth(set);
     muct_rdma_cq_t **cqs;
     muct_rdma_cq_t *cq;
+    int error;
 
     cqs = realloc(set->cqs, (set->num + 1) * sizeof(*cqs));
     if (cqs == NULL) {
@@ -121,8 +122,10 @@ static ucs_status_t muct_rdma_cq_add(muct_rdma_cq_set_t *set)
     }
 
     /* a sleeping thread armed the set before this queue existed */
-    if (ibv_req_notify_cq(cq->ibv, 0) != 0) {
-        muct_error("ibv_req_notify_cq(%s) failed: %m", set->device->name);
+    error = ibv_req_notify_cq(cq->ibv, 0);
+    if (error != 0) {
+        muct_error("ibv_req_notify_cq(%s) failed: %s", set->device->name,
+                   strerror(error));
         (void)muct_rdma_verbs.destroy_cq(cq->ibv);
         free(cq);
         return UCS_ERR_IO_ERROR;
