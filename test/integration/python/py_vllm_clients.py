@@ -19,6 +19,7 @@ import py_vllm
 from py_vllm import BLOCK_TOKENS, LAYERS, Side, output, wait_for
 from vllm_names import RequestStatus
 
+from morikv.errors import MorikvError
 from morikv.vllm.caches import FULL, Group
 from morikv.vllm.orders import PULL, PUSH, Load, Orders, Step
 from morikv.vllm.scheduler import Scheduler
@@ -332,6 +333,19 @@ class Clients(unittest.TestCase):
             self.until(lambda: len(self.d.received) == 2)
         self.assertEqual(self.d.failed, ["d0"])
         self.has([2, 3], [3, 9], 1)
+
+    def test_a_reader_that_left_keeps_no_other_out(self):
+        answer, worker = self.prefill(), self.p.side.worker
+        asked = request("d", dict(answer))
+        self.d.scheduler.on_new_request(asked)
+        left = MorikvError(-5, "the peer has left")
+        with mock.patch.object(worker, "_map", side_effect=left):
+            self.d.schedule_new(asked, [11, 12])
+            self.until(lambda: self.d.failed == ["d"])
+        self.d = Engine(3)
+        self.addCleanup(self.d.side.worker.close)
+        self.load("d", dict(answer), [11, 12], [3, 9])
+        self.nothing_is_left()
 
 
 class AnyOrder(Clients):

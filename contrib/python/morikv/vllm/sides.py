@@ -156,6 +156,11 @@ class Source:
         self._reads[peer] = max(reads or 0, done + 1 + more)
         return True
 
+    def dismiss(self, peer: Peer) -> None:
+        """A rank that was admitted cannot read it."""
+        if not self._done(peer):
+            del self._reads[peer]
+
     def release(self, peer: Peer, more: int) -> None:
         """Set the number of reads that a rank still needs."""
         if not self.readers and more == 0:

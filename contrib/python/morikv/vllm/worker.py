@@ -302,6 +302,7 @@ class Worker:
             transfer = self._context.transfer(source.id, [map], mode, Role.SRC, event.epoch)
         except errors.MorikvError as error:  # the peer has left: another one may come
             logger.warning("morikv: request %s: %s", source.request_id, error)
+            source.dismiss(event.peer)
             self._refuse(event, str(error))
             return
         reader = Reader(source, map, transfer)
