@@ -19,7 +19,7 @@ if HAVE_HIP_HEADERS
 kfd_hip_sources = test/kfd/hip_lib.c test/kfd/hip_lib.h
 kfd_hip_cppflags = $(AM_CPPFLAGS) $(HIP_CFLAGS)
 check_PROGRAMS += test/kfd/hip_tour test/kfd/hip_ipc test/kfd/hip_chunks test/kfd/hip_calls \
-	test/kfd/hip_neighbours
+	test/kfd/hip_neighbours test/kfd/hip_segments
 test_kfd_hip_calls_SOURCES = test/kfd/hip_calls.c test/kfd/hip_calls.h \
 	test/kfd/hip_calls_capture.c test/kfd/hip_calls_memory.c test/kfd/hip_calls_share.c \
 	$(kfd_hip_sources)
@@ -38,6 +38,9 @@ test_kfd_hip_chunks_LDADD = -ldl
 test_kfd_hip_neighbours_SOURCES = test/kfd/hip_neighbours.c $(kfd_hip_sources)
 test_kfd_hip_neighbours_CPPFLAGS = $(kfd_hip_cppflags)
 test_kfd_hip_neighbours_LDADD = $(UCX_LIBS) -lucs -ldl
+test_kfd_hip_segments_SOURCES = test/kfd/hip_segments.c $(kfd_hip_sources)
+test_kfd_hip_segments_CPPFLAGS = $(kfd_hip_cppflags)
+test_kfd_hip_segments_LDADD = $(UCX_LIBS) -lucs -ldl
 endif
 endif
 EXTRA_DIST += test/kfd/README.md test/kfd/compare_calls.py test/kfd/test_driver.py test/kfd/differences.txt test/kfd/mori_calls.cc \
