@@ -120,13 +120,14 @@ void risk_wake_up(unsigned rounds, void (*copy)(void *))
     void *memory = NULL;
     chunks_hip_t hip;
 
-    if (!chunks_bind(&hip) || (hip.reserve(&memory, RISKS_LENGTH, 0, NULL, 0) != 0)) {
+    if (!chunks_bind(&hip) || (hip.reserve(&memory, RISKS_LENGTH, 0, NULL, 0) != 0) ||
+        !chunks_map(&hip, memory, 1)) {
         risks_report("wake-up", "not looked at", "the runtime maps no memory");
         return;
     }
 
     for (i = 0; (i < rounds) && (num_bad == 0); ++i) {
-        risks_need(chunks_map(&hip, memory, 1), "hipMemMap");
+        risks_need((i == 0) || chunks_map(&hip, memory, 1), "hipMemMap");
         risks_fill(memory, RISKS_COPIED, i);
         copy(memory);
         num_bad += !risks_is_filled(remote, RISKS_COPIED, i);
@@ -145,13 +146,15 @@ void risk_nic_anew(unsigned rounds)
     void *from, *to;
 
     if (!chunks_bind(&hip) || (hip.reserve(&from, RISKS_LENGTH, 0, NULL, 0) != 0) ||
-        (hip.reserve(&to, RISKS_LENGTH, 0, NULL, 0) != 0)) {
+        (hip.reserve(&to, RISKS_LENGTH, 0, NULL, 0) != 0) ||
+        !chunks_map(&hip, from, 1) || !chunks_map(&hip, to, 1)) {
         risks_report("nic-anew", "not looked at", "the runtime maps no memory");
         return;
     }
 
     for (i = 0; (i < rounds) && (num_bad == 0); ++i) {
-        risks_need(chunks_map(&hip, from, 1) && chunks_map(&hip, to, 1), "hipMemMap");
+        risks_need((i == 0) || (chunks_map(&hip, from, 1) && chunks_map(&hip, to, 1)),
+                   "hipMemMap");
         risks_fill(from, RISKS_COPIED, i);
         risks_nic_map(to, RISKS_LENGTH);
         risks_nic_put(from, to, RISKS_COPIED);
