@@ -142,19 +142,22 @@ static void put_done(muct_xgmi_op_t *op, ucs_status_t status)
     num_failed += (status != UCS_OK);
 }
 
-/* Calls, a launch, or a run for the engines. */
-static void put_from(char *from, unsigned count, size_t length)
+/* Calls, a launch, or a run for the engines. No piece follows its neighbour, with which
+ * it would become one call. */
+static void put_from(char *from, size_t at, unsigned count, size_t length)
 {
     const muct_xgmi_window_t *window;
     unsigned i, before = num_done;
     double start = risks_now_ms();
+    size_t place;
 
     risks_need(muct_xgmi_queue_reserve(queue, count) == UCS_OK, "reserve");
     window = risks_find(queue, &rkey);
     muct_xgmi_queue_set_operands(queue, from, rkey.uid);
     for (i = 0; i < count; ++i) {
-        muct_xgmi_queue_add(queue, (uintptr_t)remote + (i * 8192) + window->delta,
-                            (uintptr_t)from + (i * 8192), length);
+        place = at + (((i * 29) % count) * RISKS_PIECE);
+        muct_xgmi_queue_add(queue, (uintptr_t)remote + place + window->delta,
+                            (uintptr_t)from + place, length);
     }
     muct_xgmi_queue_commit(queue, put_done, NULL, NULL);
     muct_xgmi_queue_start(queue);
@@ -170,7 +173,7 @@ static void put_from(char *from, unsigned count, size_t length)
 
 static void put_and_wait(unsigned count, size_t length)
 {
-    put_from(local, count, length);
+    put_from(local, 0, count, length);
 }
 
 static void queue_open(void)
@@ -197,7 +200,7 @@ static void queue_open(void)
                                         .max_blocks = 8,
                                         .num_launch_streams = 2,
                                         .num_engines = 2,
-                                        .min_run = (size_t)4 << 20,
+                                        .min_run = RISKS_RUN,
                                         .has_kernel = 1};
     risks_need(muct_xgmi_queue_create(gpu, map, wake, &config, 0, &queue) == UCS_OK,
                "queue");
@@ -267,9 +270,10 @@ static void call_puts(void *arg)
 {
     char *from = (arg == NULL) ? local : arg;
 
-    put_from(from, 1, RISKS_COPIED);
-    put_from(from, 64, 4096); /* over that, so that each way can be wrong */
-    put_from(from, 1, 4096);
+    /* each way has bytes of its own: no other way can hide that they are old */
+    put_from(from, 0, 1, RISKS_RUN);
+    put_from(from, RISKS_RUN, RISKS_PIECES, RISKS_PIECE);
+    put_from(from, RISKS_RUN + (RISKS_PIECES * RISKS_PIECE), 1, RISKS_PIECE);
 }
 
 static void risk_capture(unsigned rounds)

@@ -12,7 +12,12 @@
 #include "xgmi/copy/xgmi_queue.h"
 
 #define RISKS_LENGTH ((size_t)8 << 20)
-#define RISKS_COPIED ((size_t)4 << 20)
+
+/* Copied in three ways: a run for an engine, pieces by a launch, one by a call */
+#define RISKS_RUN ((size_t)4 << 20)
+#define RISKS_PIECE ((size_t)8192)
+#define RISKS_PIECES 64
+#define RISKS_COPIED (RISKS_RUN + ((RISKS_PIECES + 1) * RISKS_PIECE))
 
 /** The process' runtime, mappings and waker; its own control page is open. */
 extern const muct_gpu_t *gpu;
