@@ -100,6 +100,12 @@ static void slot_written(void *arg, uint64_t address, size_t length)
     while (slot_is_one_running(number) && (error == 0)) {
         error = pthread_cond_timedwait(&one_stopped, &slots_lock, &until);
     }
+    if (error != 0) {
+        fprintf(stderr, "isa_kfd: %s: kernels beside it did not end within %d s: %s\n",
+                slot->host->kernel_name(slot->dispatch->kernel_object), SLOT_LIMIT_S,
+                strerror(error));
+        abort();
+    }
     slot->is_stopped = false;
     pthread_mutex_unlock(&slots_lock);
 }
