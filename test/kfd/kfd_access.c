@@ -34,17 +34,23 @@ static void kfd_slow(void)
     }
 }
 
+/* A slow copy stops in its middle. */
 bool kfd_copy(kfd_queue_t *queue, uint64_t dst, uint64_t src, uint64_t length)
 {
+    uint64_t half = (kfd_config()->slow_copy_us != 0) ? length / 2 : 0;
+
     if (!kfd_may(queue, src, length, false) || !kfd_may(queue, dst, length, true)) {
         return false;
     }
-    kfd_slow();
     if (queue->is_late) {
+        kfd_slow();
         kfd_late_keep(queue->gpu, dst, src, length);
         return true;
     }
-    memmove((void *)(uintptr_t)dst, (const void *)(uintptr_t)src, length);
+    memmove((void *)(uintptr_t)dst, (const void *)(uintptr_t)src, half);
+    kfd_slow();
+    memmove((void *)(uintptr_t)(dst + half), (const void *)(uintptr_t)(src + half),
+            length - half);
     return true;
 }
 

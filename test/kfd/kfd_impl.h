@@ -55,7 +55,7 @@ typedef struct kfd_config {
     kfd_links_t links;
     uint64_t vram;         /**< Bytes of a GPU */
     uint64_t vram_taken;   /**< Bytes used by other programs */
-    unsigned slow_copy_us; /**< Each copy and kernel lasts this much longer */
+    unsigned slow_copy_us; /**< Each copy stops in its middle, each fill before */
     int log_level;
     char dir[256]; /**< Folder of the topology and the usage */
 } kfd_config_t;
