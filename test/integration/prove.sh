@@ -45,6 +45,8 @@ prove() {
 prove good 0 '^SIMULATED by hipcpu' '^SAFE  *xGMI put' '^SAFE  *xGMI get' '^SAFE  *xGMI lists' '^SAFE  *xGMI messages' '^SAFE  *host memory' \
     '^SAFE  *NIC, host memory' '^SAFE  *NIC, GPU memory' '^SAFE  *NIC, dma-buf' '^SAFE  *NIC, peer memory' \
     '^SAFE  *NIC, read by a kernel' '^  not seen  *a killed peer' '^  not seen  *copies of several processes on a GPU' \
+    '^  not seen  *a graph that is replayed' '^  not seen  *memory that slept' '^  not seen  *a kernel behind the flush' \
+    '^  not seen  *memory mapped anew' \
     '^  not seen  *a query of an event ends a capture' '^  cannot be seen here  *a GPU has no known place beside the NICs .*no NIC' --
 grep -q '"schema": "ucx-mori-report"' "$work/good.json" || fail "there is no schema in the report"
 ! grep -q -w -e "$(hostname)" "$work/good.json" || fail "the report names the host"
