@@ -469,7 +469,7 @@ static void mkv_ctx_free(mkv_ctx_t *ctx)
  * for that flush, and its worker is left as it is. */
 static bool mkv_close_settle(mkv_ctx_t *ctx, mkv_status_t status)
 {
-    if (ctx->num_unmade == 0) { /* without it the flush never ends */
+    if (ctx->num_unmade == 0) { /* otherwise the flush never ends */
         mkv_worker_settle(ctx);
         if (mkv_close_wait(ctx, mkv_close_is_settled,
                            ctx->opts->drain_timeout + MKV_CLOSE_CUT_MS)) {

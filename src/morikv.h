@@ -67,6 +67,7 @@
  *   must be zero, or the call is refused with MKV_ERR_UNSUPPORTED and a text that names
  *   the structure and the member's offset; in structures that the library fills they
  *   read as zero.
+ *
  * Elements of arrays have a fixed size instead, with reserved members that must be zero
  * and are checked in the same way. Enumerations grow at the end as well: ignore events
  * of an unknown type. docs/dev/abi.md has the complete policy.
@@ -1195,6 +1196,7 @@ mkv_status_t mkv_op_close(mkv_op_t *op);
  *   transports with FENCE=flush, because their flush covers the NIC only;
  * - a kernel that runs already: with none of them for certain, as its caches may hold
  *   old lines. The kernel must load with system-scope acquire.
+ *
  * A READ ends when the bytes have been handed to this side's memory system; nothing is
  * read back for it.
  */

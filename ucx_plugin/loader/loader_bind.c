@@ -14,6 +14,7 @@
  *   hosts forbid it;
  * - a table of pointers: UCX compares addresses of its functions with those in our
  *   tables.
+ *
  * Therefore the references are weak, the file is opened unchanged, and the loader then
  * resolves the references as the dynamic linker would.
  */

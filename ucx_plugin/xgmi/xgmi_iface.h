@@ -78,7 +78,8 @@ typedef struct muct_xgmi_iface {
     unsigned num_aside;     /**< Times in a row that arming released it */
     unsigned stops;         /**< UCT's progress flags to remove when all copies are
                              *   over */
-    bool was_armed;         /**< Progress calls since the last check of peers */
+    bool was_armed;         /**< An event was armed since the last check of
+                             *   peers */
     uint64_t peers_seen_ns; /**< Time of the last check of peers */
     muct_xgmi_wake_t *wake;
     muct_xgmi_inval_watch_t inval_watch;

@@ -71,7 +71,7 @@ static muct_rdma_buf_chunk_t *muct_rdma_buf_chunk_create(muct_rdma_buf_pool_t *p
     muct_rdma_buf_chunk_t *chunk;
     void *memory;
 
-    if (length >= MUCT_RDMA_BUF_HUGE_PAGE) { /* only whole buffers count */
+    if (length >= MUCT_RDMA_BUF_HUGE_PAGE) { /* whole pages */
         page = (page > MUCT_RDMA_BUF_HUGE_PAGE) ? page : MUCT_RDMA_BUF_HUGE_PAGE;
         length = (length + page - 1) & ~(page - 1);
     }

@@ -29,7 +29,7 @@ typedef struct muct_rdma_gpu_way_params {
     ucs_ternary_auto_value_t dmabuf;  /**< UCS_YES: required */
     ucs_ternary_auto_value_t peermem; /**< UCS_NO: never; UCS_TRY: either first */
     bool has_call;                    /**< The library registers dma-bufs */
-    bool is_peermem_first;            /**< The device's family prefers dma-buf */
+    bool is_peermem_first;            /**< The family prefers peer memory */
     bool needs_dmabuf;                /**< The device's family registers nothing else */
     int hip_version;                  /**< hipRuntimeGetVersion(), 0 if there is none */
     const char *kernel_lack;          /**< Missing kernel features, NULL: none known */

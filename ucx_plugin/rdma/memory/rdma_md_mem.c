@@ -214,7 +214,8 @@ static ucs_status_t muct_rdma_md_create_flush_page(muct_rdma_md_t *md)
 {
     const muct_rdma_mem_params_t params = {
         .access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ |
-                  IBV_ACCESS_REMOTE_WRITE, /* peers read the memory to flush */
+                  IBV_ACCESS_REMOTE_WRITE, /* peers read it to flush, and write it
+                                            behind a get by messages */
         .chunk_shift = MUCT_RDMA_KEY_ONE_CHUNK,
         .dmabuf_fd = -1,
     };

@@ -51,7 +51,7 @@ typedef struct muct_xgmi_inbox {
  * @param [in] id     Of the interface.
  *
  * @return UCS_OK, UCS_ERR_NO_MEMORY, or UCS_ERR_IO_ERROR, with the reason in the log.
- * @return UCS_ERR_EXCEEDS_LIMIT RLIMIT_FSIZE forbids files of this length; not logged.
+ * @return UCS_ERR_EXCEEDS_LIMIT RLIMIT_FSIZE forbids files of this length.
  */
 ucs_status_t muct_xgmi_inbox_create(const char *dir, uint64_t owner,
                                     muct_xgmi_iface_id_t id,
