@@ -315,13 +315,16 @@ static bool muct_xgmi_file_touch(char *host, size_t length)
     size_t page = (size_t)sysconf(_SC_PAGESIZE), at = 0, num;
     char bytes[64];
     struct iovec from[sizeof(bytes)], to = {.iov_base = bytes};
+    ssize_t num_read;
 
     while (at < length) {
         for (num = 0; (num < sizeof(bytes)) && (at < length); ++num, at += page) {
             from[num] = (struct iovec){host + at, 1};
         }
         to.iov_len = num;
-        if (process_vm_readv(getpid(), &to, 1, from, num, 0) != (ssize_t)num) {
+        num_read = process_vm_readv(getpid(), &to, 1, from, num, 0);
+        if (num_read != (ssize_t)num) {
+            errno = (num_read < 0) ? errno : EFAULT;
             return false;
         }
     }

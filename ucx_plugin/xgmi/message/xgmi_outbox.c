@@ -163,7 +163,7 @@ static ucs_status_t muct_xgmi_outbox_no_file(const muct_xgmi_outbox_t *outbox,
 static ucs_status_t muct_xgmi_outbox_open_box(const muct_xgmi_outbox_t *outbox,
                                               const char *dir, int *fd_p)
 {
-    struct stat st;
+    struct stat st = {0};
 
     *fd_p = muct_xgmi_page_open_iface(dir, outbox->owner, outbox->id,
                                       MUCT_XGMI_BOX_SUFFIX, S_IFREG);

@@ -513,7 +513,7 @@ ucs_status_t muct_xgmi_page_map(const char *dir, uint64_t owner, int *fd_p,
                                 muct_xgmi_page_t **page_p)
 {
     muct_xgmi_page_t *page;
-    struct stat st;
+    struct stat st = {0};
     char path[512];
     bool is_gone;
     int fd;
