@@ -75,25 +75,39 @@ static void exporter_export(risks_memory_t *memory, void **allocated)
                "export");
 }
 
+/* @return NULL, or the step that failed. */
+static const char *exporter_open(risks_where_t where, const char *dir,
+                                 risks_memory_t *memory)
+{
+    muct_xgmi_self_t its_self;
+
+    memory->error = exporter_move(where);
+    if (memory->error != 0) {
+        return "unshare(2)";
+    }
+    memory->error = ENODEV;
+    if (muct_gpu_get(&gpu) != UCS_OK) {
+        risks_need(where != RISKS_HERE, "the other process' runtime");
+        return "the GPU runtime";
+    }
+    risks_need(muct_xgmi_self_open(dir, &its_self) == UCS_OK, "its control page");
+    risks_need(muct_xgmi_slot_alloc(&memory->slot, &memory->generation) == UCS_OK,
+               "slot");
+    memory->owner = its_self.owner;
+    return NULL;
+}
+
 static void exporter_main(risks_where_t where, const char *dir, int commands,
                           int answers)
 {
-    risks_memory_t memory = {.error = 0};
-    muct_xgmi_self_t its_self;
+    risks_memory_t memory = {.failed = NULL};
     void *allocated = NULL;
     char command;
 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    memory.error = exporter_move(where);
-    if (memory.error == 0) {
-        risks_need(muct_gpu_get(&gpu) == UCS_OK, "the other process' runtime");
-        risks_need(muct_xgmi_self_open(dir, &its_self) == UCS_OK, "its control page");
-        risks_need(muct_xgmi_slot_alloc(&memory.slot, &memory.generation) == UCS_OK,
-                   "slot");
-        memory.owner = its_self.owner;
-    }
+    memory.failed = exporter_open(where, dir, &memory);
     while (read(commands, &command, 1) == 1) {
-        if (memory.error == 0) {
+        if (memory.failed == NULL) {
             exporter_export(&memory, &allocated);
         }
         risks_need(write(answers, &memory, sizeof(memory)) == (ssize_t)sizeof(memory),
@@ -138,8 +152,8 @@ static void risk_namespace(const char *risk, const char *what,
     int ret;
 
     risks_exporter_alloc(exporter, &memory);
-    if (memory.error != 0) {
-        risks_report(risk, "not looked at", "unshare(2) of %s: %s", what,
+    if (memory.failed != NULL) {
+        risks_report(risk, "not looked at", "%s in another %s: %s", memory.failed, what,
                      strerror(memory.error));
         return;
     }

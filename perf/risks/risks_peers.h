@@ -29,7 +29,8 @@ typedef struct risks_exporter {
 
 /** Memory of another process. */
 typedef struct risks_memory {
-    int error; /**< System error if the process could not be there, or 0 */
+    const char *failed; /**< Step that failed in the other namespace, or NULL */
+    int error;          /**< Its system error */
     muct_xgmi_export_t export;
     uint64_t owner;
     uint32_t slot, generation;
