@@ -41,6 +41,14 @@
 #define MUCT_XGMI_MOST_BLOCKS 32
 
 
+/* ---- mori_xgmi: peers' memory ---- */
+
+/** Time after which copies stop waiting for memory that is being opened. ROCm 7.2 never
+ * returns from opening memory that its owner has freed; other openings last
+ * milliseconds. */
+#define MUCT_XGMI_OPEN_LIMIT_MS 30000
+
+
 /* ---- mori_rdma ---- */
 
 /** Receives of a new endpoint, which gets twice as many whenever as many messages have

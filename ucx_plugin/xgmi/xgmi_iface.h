@@ -69,6 +69,7 @@ typedef struct muct_xgmi_iface {
         outboxes; /**< One outbox for each interface that messages are sent to */
     muct_xgmi_outbox_t *held; /**< For the endpoint that UCP will make, or NULL */
     muct_xgmi_map_watch_t map_watch;
+    unsigned open_limit_ms; /**< After which peers' memory fails to open */
     muct_xgmi_stage_t stage;
     muct_xgmi_flush_t *free_flushes;
     uct_completion_t fences;  /**< Count: fences with copies before them */

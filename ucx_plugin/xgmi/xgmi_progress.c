@@ -135,6 +135,7 @@ static void muct_xgmi_iface_look_at_peers(muct_xgmi_iface_t *iface)
     bool has_event = muct_xgmi_iface_has_event(iface);
     muct_xgmi_ep_t *ep;
 
+    muct_xgmi_map_expire(iface->md->map, iface->open_limit_ms);
     ucs_list_for_each(ep, &iface->eps, list)
     {
         if (muct_xgmi_iface_may_be_dead(ep, has_event) &&

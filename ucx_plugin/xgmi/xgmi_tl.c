@@ -446,6 +446,7 @@ static void muct_xgmi_iface_configure(muct_xgmi_iface_t *iface,
         queue->most_blocks = MUCT_XGMI_MOST_BLOCKS;
     }
     iface->has_messages = config->has_messages;
+    iface->open_limit_ms = MUCT_XGMI_OPEN_LIMIT_MS;
     iface->latency = config->latency;
     iface->overhead = config->overhead;
 }

@@ -615,6 +615,34 @@ START_TEST(mapping_of_a_peer_that_is_forgotten_meanwhile_is_not_kept)
 }
 END_TEST
 
+/* What waits behind it fails at once, and is never opened. */
+START_TEST(late_mapping_of_a_forgotten_peer_is_closed)
+{
+    const muct_xgmi_region_t *regions[2], *other;
+
+    stop_owner();
+    ck_assert_int_eq(try(0, &regions[0]), UCS_INPROGRESS);
+    ck_assert_int_eq(try(1, &regions[1]), UCS_INPROGRESS);
+    while (muct_xgmi_map_num_opened(map) == 0) {
+        muct_xgmi_map_expire(map, 1);
+    }
+    ck_assert_int_eq(try(0, &other), UCS_ERR_TIMED_OUT);
+    ck_assert_int_eq(try(1, &other), UCS_ERR_TIMED_OUT);
+    muct_xgmi_map_put(map, regions[0]);
+    muct_xgmi_map_drop_peer(map, keys[0].owner);
+    kill(owner.pid, SIGCONT);
+    while (muct_xgmi_map_num_opened(map) < 3) {
+        sched_yield();
+    }
+    muct_xgmi_map_put(map, regions[1]);
+    while (num_mappings() > 0) {
+        sched_yield();
+    }
+    ck_assert_uint_eq(fake_hip_calls("hipIpcOpenMemHandle"), 1);
+    ck_assert_uint_eq(muct_xgmi_map_num_regions(map), 0);
+}
+END_TEST
+
 /* The application computes, or waits for the peer that is dead. */
 START_TEST(forgetting_a_peer_waits_for_no_stream)
 {
@@ -828,6 +856,7 @@ int main(void)
     tcase_add_test(tcase, first_mapping_that_opens_in_time_decides_about_the_path);
     tcase_add_test(tcase, failure_is_reported_to_users_of_the_mapping);
     tcase_add_test(tcase, mapping_of_a_peer_that_is_forgotten_meanwhile_is_not_kept);
+    tcase_add_test(tcase, late_mapping_of_a_forgotten_peer_is_closed);
     tcase_add_test(tcase, forgetting_a_peer_waits_for_no_stream);
     tcase_add_test(tcase, forgetting_a_peer_is_safe_beside_calls_of_the_application);
     tcase_add_test(tcase, full_address_space_costs_idle_regions_first);

@@ -7,6 +7,7 @@
  */
 
 #include "config.h"
+#include "test/fake/hip/hipcpu.h"
 #include "test/support/ct_side.h"
 #include "test/support/fake_hip.h"
 #include "test/support/mkv_check.h"
@@ -132,6 +133,14 @@ static void late_setup(void)
     setenv("HIPCPU_IPC_TIMEOUT", "100", 1);
     setenv("UCX_MORI_XGMI_OPEN_TIMEOUT", "1ms", 1);
     setup();
+}
+
+/* The runtime does not return while the owner is stopped, and 100 ms are the limit. */
+static void limit_setup(void)
+{
+    setenv("HIPCPU_IPC_TIMEOUT", "3600000", 1);
+    setup();
+    xgmi_lists_set_open_limit(side.iface, 100);
 }
 
 static void release(uct_rkey_bundle_t *bundle)
@@ -458,6 +467,39 @@ START_TEST(first_memory_that_fails_late_is_the_last)
 }
 END_TEST
 
+/* The second request waits behind the opening that does not return. */
+START_TEST(put_to_memory_that_never_opens_fails)
+{
+    request_t requests[2];
+
+    open_first();
+    stop_peer();
+    wait_for_stopped_peer(1, &requests[0]);
+    while (requests[0].status == UCS_ERR_NO_RESOURCE) {
+        sleep_once();
+    }
+    ck_assert_int_eq(requests[0].status, UCS_ERR_TIMED_OUT);
+    wait_for_stopped_peer(2, &requests[1]);
+    while (requests[1].status == UCS_ERR_NO_RESOURCE) {
+        uct_iface_progress(side.iface);
+    }
+    ck_assert_int_eq(requests[1].status, UCS_ERR_TIMED_OUT);
+    copy_within(1);
+    ck_assert_uint_eq(side.events.num_ep_errors, 0);
+    ck_assert_uint_eq(fake_hip_calls("hipIpcOpenMemHandle"), 2);
+
+    kill(peer, SIGCONT);
+    do { /* until the late mapping is closed */
+        requests[0] = request_to_peer(1);
+        post_until_taken(&requests[0]);
+    } while (requests[0].status == UCS_ERR_TIMED_OUT);
+    progress_until_ended(&requests[0]);
+    while (fake_hip_live(HIPCPU_MAPPINGS) > 2) {
+        usleep(100);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("xgmi_open");
@@ -482,6 +524,12 @@ int main(void)
     tcase_set_timeout(tcase, mkv_test_limit_ms() / 1000.0);
     tcase_add_checked_fixture(tcase, late_setup, teardown);
     tcase_add_test(tcase, first_memory_that_fails_late_is_the_last);
+    suite_add_tcase(suite, tcase);
+
+    tcase = tcase_create("limit");
+    tcase_set_timeout(tcase, mkv_test_limit_ms() / 1000.0);
+    tcase_add_checked_fixture(tcase, limit_setup, teardown);
+    tcase_add_test(tcase, put_to_memory_that_never_opens_fails);
     suite_add_tcase(suite, tcase);
     return mkv_check_run_forked(suite);
 }

@@ -5,7 +5,7 @@
 
 /**
  * @file
- * The configuration of mori_xgmi's queues, for tests that need another one than
+ * The configuration of mori_xgmi's interface, for tests that need another one than
  * muct_tuning.h has. A file of its own, because the module and the tests each declare
  * the parts of UCX that it does not install.
  */
@@ -19,5 +19,9 @@ void xgmi_lists_set_count(uct_iface_h iface, unsigned num_lists);
 
 /** Set the number of started lists after which copies are gathered. */
 void xgmi_lists_set_max_started(uct_iface_h iface, unsigned max_started);
+
+
+/** Set the time after which peers' memory fails to open. */
+void xgmi_lists_set_open_limit(uct_iface_h iface, unsigned limit_ms);
 
 #endif

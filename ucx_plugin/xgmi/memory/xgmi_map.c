@@ -17,6 +17,7 @@
 #include "xgmi/memory/xgmi_map.h"
 
 #include "base/muct_log.h"
+#include "base/muct_tuning.h"
 #include "xgmi/memory/xgmi_closer.h"
 #include "xgmi/memory/xgmi_mapping.h"
 #include "xgmi/memory/xgmi_opener.h"
@@ -73,6 +74,7 @@ struct muct_xgmi_map {
     muct_xgmi_way_t *ways;
     muct_xgmi_map_watch_t *watches;
     _Atomic uint64_t num_opened; /* or failed to */
+    ucs_list_link_t openings;    /* first come, first served of each peer */
     ucs_list_link_t idle;
     unsigned num_idle;
     size_t idle_size;
@@ -86,6 +88,8 @@ struct muct_xgmi_map {
 /* A region that is to be opened. */
 typedef struct muct_xgmi_map_opening {
     muct_xgmi_opening_t super;
+    ucs_list_link_t list;
+    uint64_t started_ns; /* 0: it waits for others of its peer */
     muct_xgmi_map_t *map;
     muct_xgmi_map_region_t *region;
     muct_xgmi_peer_t *peer;
@@ -374,6 +378,80 @@ static void muct_xgmi_map_notify(muct_xgmi_map_t *map)
     }
 }
 
+/* Locked. Fail what waits for a thread that is stuck in an opening. @return Whether
+ * there was anything. */
+static bool muct_xgmi_map_give_up(muct_xgmi_map_t *map,
+                                  const muct_xgmi_map_opening_t *stuck,
+                                  unsigned limit_ms)
+{
+    muct_xgmi_map_opening_t *opening;
+    bool has_changed = false;
+
+    if (stuck->region->status == UCS_INPROGRESS) {
+        muct_warn("memory 0x%" PRIx64 " length %" PRIu64 " of peer 0x%" PRIx64
+                  " has not opened for %u ms: hipIpcOpenMemHandle() of ROCm 7.2 does "
+                  "not return when the owner has freed the memory, or is stopped. "
+                  "Copies to this peer's memory that is not open yet fail. End "
+                  "transfers before memory is freed, and restart this process",
+                  stuck->key.base, stuck->key.alloc_length, stuck->key.owner, limit_ms);
+    }
+    ucs_list_for_each(opening, &map->openings, list)
+    {
+        if ((opening->key.owner == stuck->key.owner) &&
+            (opening->region->status == UCS_INPROGRESS)) {
+            opening->region->status = UCS_ERR_TIMED_OUT;
+            has_changed = true;
+        }
+    }
+    return has_changed;
+}
+
+void muct_xgmi_map_expire(muct_xgmi_map_t *map, unsigned limit_ms)
+{
+    const muct_xgmi_map_opening_t *opening;
+    bool has_changed = false;
+    uint64_t now_ns;
+
+    pthread_mutex_lock(&map->lock);
+    now_ns = muct_xgmi_wake_now_ns();
+    ucs_list_for_each(opening, &map->openings, list)
+    {
+        if ((opening->started_ns != 0) &&
+            (now_ns - opening->started_ns > limit_ms * UINT64_C(1000000))) {
+            has_changed |= muct_xgmi_map_give_up(map, opening, limit_ms);
+        }
+    }
+    if (has_changed) {
+        muct_xgmi_map_notify(map);
+    }
+    pthread_mutex_unlock(&map->lock);
+}
+
+/* Locked. @return Whether it is needed: no copy waits for what was given up. */
+static bool muct_xgmi_map_begin(muct_xgmi_map_opening_t *opening)
+{
+    opening->started_ns = muct_xgmi_wake_now_ns();
+    return opening->region->status == UCS_INPROGRESS;
+}
+
+/* Locked. What was given up fails until here, and can be opened again. */
+static void muct_xgmi_map_end(muct_xgmi_map_t *map, muct_xgmi_map_region_t *region,
+                              ucs_status_t status)
+{
+    if (region->status != UCS_INPROGRESS) {
+        if ((status == UCS_OK) && !region->mapping.is_self) {
+            muct_xgmi_closer_add(map->closer, region->device, &region->mapping);
+        }
+        return;
+    }
+    region->status = status;
+    if (status == UCS_OK) {
+        muct_xgmi_map_note_open(map, region);
+    } else {
+        muct_xgmi_map_note_failure(map, region);
+    }
+}
+
 /* Runs in a thread of the opener; the lock is not held. */
 static void muct_xgmi_map_run(muct_xgmi_opening_t *super)
 {
@@ -381,15 +459,19 @@ static void muct_xgmi_map_run(muct_xgmi_opening_t *super)
         ucs_container_of(super, muct_xgmi_map_opening_t, super);
     muct_xgmi_map_t *map = opening->map;
     muct_xgmi_map_region_t *region = opening->region;
-    ucs_status_t status = muct_xgmi_map_call_driver(opening);
+    ucs_status_t status = UCS_ERR_TIMED_OUT;
+    bool is_needed;
 
     pthread_mutex_lock(&map->lock);
-    region->status = status;
-    if (status == UCS_OK) {
-        muct_xgmi_map_note_open(map, region);
-    } else {
-        muct_xgmi_map_note_failure(map, region);
+    is_needed = muct_xgmi_map_begin(opening);
+    pthread_mutex_unlock(&map->lock);
+    if (is_needed) {
+        status = muct_xgmi_map_call_driver(opening);
     }
+
+    pthread_mutex_lock(&map->lock);
+    ucs_list_del(&opening->list);
+    muct_xgmi_map_end(map, region, status);
     muct_xgmi_map_notify(map);
     muct_xgmi_map_unref(map, region);
     pthread_mutex_unlock(&map->lock);
@@ -413,6 +495,7 @@ static ucs_status_t muct_xgmi_map_start_opening(muct_xgmi_map_t *map,
 
     opening->super.owner = key->owner;
     opening->super.run = muct_xgmi_map_run;
+    opening->started_ns = 0;
     opening->map = map;
     opening->region = region;
     opening->peer = muct_xgmi_peer_ref(peer);
@@ -424,6 +507,7 @@ static ucs_status_t muct_xgmi_map_start_opening(muct_xgmi_map_t *map,
         return status;
     }
 
+    ucs_list_add_tail(&map->openings, &opening->list);
     ++region->refs;
     return UCS_OK;
 }
@@ -527,9 +611,18 @@ static ucs_status_t muct_xgmi_map_find_or_open(muct_xgmi_map_t *map,
     return region->status;
 }
 
+static void muct_xgmi_map_time_in(unsigned ms, struct timespec *until)
+{
+    clock_gettime(CLOCK_MONOTONIC, until);
+    until->tv_sec += ms / 1000;
+    until->tv_nsec += (long)(ms % 1000) * 1000000;
+    until->tv_sec += until->tv_nsec / 1000000000;
+    until->tv_nsec %= 1000000000;
+}
+
 /*
- * Locked. Waits for a region that the caller has a reference to, until a time, or
- * without an end. What did not open is given back.
+ * Locked. Waits for a region that the caller has a reference to, until a time. What did
+ * not open is given back.
  */
 static ucs_status_t muct_xgmi_map_wait(muct_xgmi_map_t *map,
                                        muct_xgmi_map_region_t *region,
@@ -539,9 +632,7 @@ static ucs_status_t muct_xgmi_map_wait(muct_xgmi_map_t *map,
     int error = 0;
 
     while ((region->status == UCS_INPROGRESS) && (error == 0)) {
-        error = (until == NULL)
-                    ? pthread_cond_wait(&map->opened, &map->lock)
-                    : pthread_cond_timedwait(&map->opened, &map->lock, until);
+        error = pthread_cond_timedwait(&map->opened, &map->lock, until);
     }
     status = region->status;
     if (UCS_STATUS_IS_ERR(status)) {
@@ -571,12 +662,18 @@ ucs_status_t muct_xgmi_map_get(muct_xgmi_map_t *map, muct_xgmi_peer_t *peer,
                                const muct_xgmi_region_t **region_p)
 {
     muct_xgmi_map_region_t *region = NULL;
+    struct timespec until;
     ucs_status_t status;
 
     pthread_mutex_lock(&map->lock);
     status = muct_xgmi_map_find_or_open(map, peer, key, device, &region);
     if (status == UCS_INPROGRESS) {
-        status = muct_xgmi_map_wait(map, region, NULL);
+        muct_xgmi_map_time_in(MUCT_XGMI_OPEN_LIMIT_MS, &until);
+        status = muct_xgmi_map_wait(map, region, &until);
+    }
+    if (status == UCS_INPROGRESS) {
+        muct_xgmi_map_unref(map, region);
+        status = UCS_ERR_TIMED_OUT;
     }
     pthread_mutex_unlock(&map->lock);
     if (status == UCS_OK) {
@@ -597,11 +694,7 @@ static bool muct_xgmi_map_may_wait(muct_xgmi_map_t *map, const muct_xgmi_key_t *
     }
 
     way->was_awaited = true;
-    clock_gettime(CLOCK_MONOTONIC, until);
-    until->tv_sec += map->config.open_timeout_ms / 1000;
-    until->tv_nsec += (long)(map->config.open_timeout_ms % 1000) * 1000000;
-    until->tv_sec += until->tv_nsec / 1000000000;
-    until->tv_nsec %= 1000000000;
+    muct_xgmi_map_time_in(map->config.open_timeout_ms, until);
     return true;
 }
 
@@ -734,6 +827,7 @@ ucs_status_t muct_xgmi_map_create(const muct_gpu_t *gpu,
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_cond_init(&map->opened, &attr);
     pthread_condattr_destroy(&attr);
+    ucs_list_head_init(&map->openings);
     ucs_list_head_init(&map->idle);
     *map_p = map;
     return UCS_OK;

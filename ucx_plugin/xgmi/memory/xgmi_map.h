@@ -113,8 +113,8 @@ ucs_status_t muct_xgmi_map_try(muct_xgmi_map_t *map, muct_xgmi_peer_t *peer,
                                const muct_xgmi_region_t **region_p);
 
 
-/** Like @ref muct_xgmi_map_try, but blocks until the memory is opened. A thread that
- * posts or makes progress must not call it. */
+/** Like @ref muct_xgmi_map_try, but blocks until the memory is opened, or for
+ * MUCT_XGMI_OPEN_LIMIT_MS. A thread that posts or makes progress must not call it. */
 ucs_status_t muct_xgmi_map_get(muct_xgmi_map_t *map, muct_xgmi_peer_t *peer,
                                const muct_xgmi_key_t *key, int device,
                                const muct_xgmi_region_t **region_p);
@@ -129,6 +129,14 @@ ucs_status_t muct_xgmi_map_get(muct_xgmi_map_t *map, muct_xgmi_peer_t *peer,
  */
 ucs_status_t muct_xgmi_map_prepare(muct_xgmi_map_t *map, muct_xgmi_peer_t *peer,
                                    const muct_xgmi_key_t *key, int device);
+
+
+/**
+ * Fail what has been opening for longer than a limit, and what waits behind it, with
+ * UCS_ERR_TIMED_OUT. A mapping that comes later is closed, and the memory can then be
+ * opened again. To be called now and then.
+ */
+void muct_xgmi_map_expire(muct_xgmi_map_t *map, unsigned limit_ms);
 
 
 /**
