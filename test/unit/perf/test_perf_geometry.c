@@ -216,7 +216,7 @@ static const struct {
     {"Qwen3-235B", 3, 16, "bf16", "tp 3 does not divide the 4 heads of kv"},
     {"Qwen3-235B", 6, 16, "bf16", "tp 6 does not divide the 4 heads of kv"},
     {"Kimi-K2", 1, 8193, "bf16", "block of 8193 tokens; expected 1 to 8192"},
-    {"DeepSeek-V4-Pro", 8, 64, "fp8", "expected a multiple of the 128 that hca makes"},
+    {"DeepSeek-V4-Pro", 8, 64, "fp8", "expected a multiple of the 128 that hca merges"},
 };
 
 START_TEST(bad_input_is_named_and_nothing_set)
