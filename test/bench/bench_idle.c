@@ -55,7 +55,7 @@ static muct_xgmi_outbox_t *add_sender(void)
     muct_xgmi_outbox_t *outbox;
 
     must("claim", muct_xgmi_outbox_claim(dir, inbox->owner, inbox->id, inbox->owner,
-                                         inbox->id, &outbox));
+                                         inbox->id, false, &outbox));
     must("begin", muct_xgmi_outbox_begin(outbox, dir));
     memset(muct_xgmi_ring_reserve(&outbox->ring, 8), 0, 8);
     muct_xgmi_outbox_commit(outbox, ID, 8);

@@ -90,8 +90,13 @@ static ucs_status_t muct_xgmi_am_connect(muct_xgmi_ep_t *ep)
     muct_xgmi_iface_t *iface = ucs_derived_of(ep->super.super.iface, muct_xgmi_iface_t);
     ucs_status_t status = UCS_OK;
 
+    if ((ep->claim != NULL) && muct_xgmi_outbox_is_broken(ep->claim)) {
+        muct_xgmi_outbox_close(ep->claim);
+        ep->claim = NULL;
+    }
     if (ep->claim == NULL) {
-        status = muct_xgmi_iface_claim(iface, ep->owner, ep->peer_iface, &ep->claim);
+        status =
+            muct_xgmi_iface_claim(iface, ep->owner, ep->peer_iface, false, &ep->claim);
     }
     if (status == UCS_OK) {
         status = muct_xgmi_outbox_begin(ep->claim, muct_xgmi_self_dir());

@@ -364,13 +364,13 @@ ucs_status_t muct_xgmi_ep_create(const uct_ep_params_t *params, uct_ep_h *ep_p)
     ucs_list_add_tail(&iface->eps, &ep->list);
     if (ep->peer != NULL) {
         /* the first message tries again, and reports a failure */
-        (void)muct_xgmi_iface_claim(iface, ep->owner, ep->peer_iface, &ep->claim);
-        muct_xgmi_iface_drop_held(iface);
+        (void)muct_xgmi_iface_claim(iface, ep->owner, ep->peer_iface, true, &ep->claim);
         muct_xgmi_iface_watch_peer(iface, ep->peer);
         muct_xgmi_iface_prepare(iface);
     } else {
         muct_xgmi_ep_set_error(ep, peer_status); /* the next progress reports it */
     }
+    muct_xgmi_iface_drop_held(iface);
     *ep_p = &ep->super.super;
     return UCS_OK;
 

@@ -15,6 +15,9 @@
 #include <stdlib.h>
 #include <sys/epoll.h>
 
+/* Time for which a peer without a place is not examined again. */
+#define MUCT_XGMI_REFUSED_NS UINT64_C(1000000000)
+
 
 /* ---- queues ---- */
 
@@ -257,7 +260,7 @@ void muct_xgmi_iface_unwatch_peer(muct_xgmi_iface_t *iface,
 }
 
 ucs_status_t muct_xgmi_iface_claim(muct_xgmi_iface_t *iface, uint64_t owner,
-                                   muct_xgmi_iface_id_t id,
+                                   muct_xgmi_iface_id_t id, bool is_quiet,
                                    muct_xgmi_outbox_t **claim_p)
 {
     ucs_status_t status;
@@ -271,16 +274,21 @@ ucs_status_t muct_xgmi_iface_claim(muct_xgmi_iface_t *iface, uint64_t owner,
     if (*claim_p != NULL) {
         return UCS_OK;
     }
-    if (!muct_xgmi_outbox_has_place(iface->inbox->box, owner)) {
-        return UCS_ERR_EXCEEDS_LIMIT; /* the other side could not answer */
-    }
 
     status = muct_xgmi_outbox_claim(muct_xgmi_self_dir(), owner, id, iface->addr.owner,
-                                    iface->addr.id, claim_p);
-    if (status == UCS_OK) {
-        ucs_list_add_head(&iface->outboxes, &(*claim_p)->list);
+                                    iface->addr.id, is_quiet, claim_p);
+    if (status != UCS_OK) {
+        return status;
     }
-    return status;
+    /* a peer with a box may answer */
+    if (!muct_xgmi_outbox_has_place(iface->inbox->box, owner, id)) {
+        muct_xgmi_outbox_close(*claim_p);
+        *claim_p = NULL;
+        return UCS_ERR_EXCEEDS_LIMIT;
+    }
+
+    ucs_list_add_head(&iface->outboxes, &(*claim_p)->list);
+    return UCS_OK;
 }
 
 void muct_xgmi_iface_drop_held(muct_xgmi_iface_t *iface)
@@ -291,15 +299,32 @@ void muct_xgmi_iface_drop_held(muct_xgmi_iface_t *iface)
     }
 }
 
+/* An examination of all senders makes system calls for each, and UCP calls
+ * is_reachable_v2() many times for one endpoint. */
+static bool muct_xgmi_iface_has_refused(const muct_xgmi_iface_t *iface,
+                                        const muct_xgmi_iface_addr_t *addr)
+{
+    return (iface->refused.owner == addr->owner) &&
+           (iface->refused.id.slot == addr->id.slot) &&
+           (iface->refused.id.generation == addr->id.generation) &&
+           ((muct_xgmi_wake_now_ns() - iface->refused.at_ns) < MUCT_XGMI_REFUSED_NS);
+}
+
 bool muct_xgmi_iface_hold(muct_xgmi_iface_t *iface, const muct_xgmi_iface_addr_t *addr)
 {
-    muct_xgmi_outbox_t *claim;
-    ucs_status_t status;
+    muct_xgmi_outbox_t *claim = NULL;
+    bool is_refused = muct_xgmi_iface_has_refused(iface, addr);
 
-    status = muct_xgmi_iface_claim(iface, addr->owner, addr->id, &claim);
+    if (!is_refused && (muct_xgmi_iface_claim(iface, addr->owner, addr->id, true,
+                                              &claim) == UCS_ERR_EXCEEDS_LIMIT)) {
+        is_refused = true;
+        iface->refused.owner = addr->owner;
+        iface->refused.id = addr->id;
+        iface->refused.at_ns = muct_xgmi_wake_now_ns();
+    }
     muct_xgmi_iface_drop_held(iface);
     iface->held = claim;
-    return status != UCS_ERR_EXCEEDS_LIMIT;
+    return !is_refused;
 }
 
 void muct_xgmi_iface_set_unreported_error(muct_xgmi_iface_t *iface)

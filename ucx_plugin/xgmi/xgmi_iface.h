@@ -68,6 +68,11 @@ typedef struct muct_xgmi_iface {
     ucs_list_link_t
         outboxes; /**< One outbox for each interface that messages are sent to */
     muct_xgmi_outbox_t *held; /**< For the endpoint that UCP will make, or NULL */
+    struct {
+        uint64_t owner; /**< 0: none */
+        muct_xgmi_iface_id_t id;
+        uint64_t at_ns;
+    } refused; /**< The last peer without a place */
     muct_xgmi_map_watch_t map_watch;
     unsigned open_limit_ms; /**< After which peers' memory fails to open */
     muct_xgmi_stage_t stage;
@@ -182,7 +187,8 @@ void muct_xgmi_iface_unwatch_peer(muct_xgmi_iface_t *iface,
  * Take a place among the senders of a peer's interface, or share the one of an earlier
  * endpoint.
  *
- * @param [out] claim_p  To be closed by the caller; NULL on failure.
+ * @param [in]  is_quiet  As @ref muct_xgmi_outbox_claim.
+ * @param [out] claim_p   To be closed by the caller; NULL on failure.
  *
  * @return UCS_ERR_UNSUPPORTED    This interface carries no messages.
  * @return UCS_ERR_EXCEEDS_LIMIT  The peer, or this interface, has as many senders as it
@@ -190,7 +196,7 @@ void muct_xgmi_iface_unwatch_peer(muct_xgmi_iface_t *iface,
  * @return Others as @ref muct_xgmi_outbox_claim.
  */
 ucs_status_t muct_xgmi_iface_claim(muct_xgmi_iface_t *iface, uint64_t owner,
-                                   muct_xgmi_iface_id_t id,
+                                   muct_xgmi_iface_id_t id, bool is_quiet,
                                    muct_xgmi_outbox_t **claim_p);
 
 
@@ -199,7 +205,7 @@ ucs_status_t muct_xgmi_iface_claim(muct_xgmi_iface_t *iface, uint64_t owner,
  * and makes the endpoint then. The next call of this or of @ref
  * muct_xgmi_iface_drop_held returns it.
  *
- * @return Whether there is one, or need be none.
+ * @return Whether there is one, or need be none. A refusal is valid for a while.
  */
 bool muct_xgmi_iface_hold(muct_xgmi_iface_t *iface, const muct_xgmi_iface_addr_t *addr);
 

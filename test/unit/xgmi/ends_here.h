@@ -90,7 +90,8 @@ static ucs_status_t try_open(uint64_t owner, muct_xgmi_outbox_t **outbox_p)
 {
     ucs_status_t status;
 
-    status = muct_xgmi_outbox_claim(dir, self.owner, id, owner, sender_id, outbox_p);
+    status =
+        muct_xgmi_outbox_claim(dir, self.owner, id, owner, sender_id, false, outbox_p);
     if (status == UCS_OK) {
         status = muct_xgmi_outbox_begin(*outbox_p, dir);
         if (status != UCS_OK) {

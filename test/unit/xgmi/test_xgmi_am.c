@@ -753,6 +753,50 @@ START_TEST(place_of_a_reached_receiver_is_held_for_the_endpoint)
 }
 END_TEST
 
+/* Another endpoint that shared it was the reason. */
+START_TEST(endpoint_that_has_not_sent_leaves_a_broken_ring)
+{
+    atomic_store(&inbox_of(&am_other)->box->places[0].ring.is_broken, 1);
+    ck_assert_int_eq(am_send_one(am_ep, 0), UCS_OK);
+    ck_assert_uint_eq(xgmi_inside_outbox(am_ep)->index, 1);
+    receive_all(&am_other, &am_num_come[1], 1);
+}
+END_TEST
+
+static unsigned num_errors;
+
+__attribute__((format(printf, 6, 0))) static ucs_log_func_rc_t count_errors(
+    const char *file, unsigned number, const char *function, ucs_log_level_t level,
+    const ucs_log_component_config_t *component, const char *format, va_list args)
+{
+    (void)file, (void)number, (void)function, (void)component, (void)format, (void)args;
+    num_errors += (level <= UCS_LOG_LEVEL_ERROR);
+    return UCS_LOG_FUNC_RC_CONTINUE;
+}
+
+/* UCP looks many times, and may send nothing. */
+START_TEST(box_that_is_none_is_reported_by_the_first_message)
+{
+    char path[512];
+    ct_addr_t addr;
+
+    am_get_addr(&am_other, &addr);
+    uct_ep_destroy(am_ep);
+    muct_xgmi_page_iface_path(am_dir, inbox_of(&am_other)->owner,
+                              inbox_of(&am_other)->id, MUCT_XGMI_BOX_SUFFIX, path,
+                              sizeof(path));
+    ck_assert_int_eq(truncate(path, (off_t)muct_xgmi_box_size() + 1), 0);
+    num_errors = 0;
+    ucs_log_push_handler(count_errors);
+    am_expect_reachable(&addr);
+    am_ep = am_connect_to(&addr);
+    ck_assert_uint_eq(num_errors, 0);
+    ck_assert_int_eq(am_send_one(am_ep, 0), UCS_ERR_UNSUPPORTED);
+    ck_assert_uint_eq(num_errors, 1);
+    ucs_log_pop_handler();
+}
+END_TEST
+
 
 /* ---- interfaces without messages ---- */
 
@@ -941,6 +985,8 @@ static void add_two_sides(Suite *suite)
     tcase_add_loop_test(tcase, endpoint_to_a_closed_interface_fails, 0, 2);
     tcase_add_test(tcase, receiver_without_places_is_not_reached);
     tcase_add_test(tcase, place_of_a_reached_receiver_is_held_for_the_endpoint);
+    tcase_add_test(tcase, endpoint_that_has_not_sent_leaves_a_broken_ring);
+    tcase_add_test(tcase, box_that_is_none_is_reported_by_the_first_message);
     tcase_add_test(tcase, receiver_without_a_box_lives);
     tcase_add_loop_test(tcase, a_receiver_that_reads_no_more_fails_the_endpoint, 0, 4);
     tcase_add_test(tcase, interface_that_cannot_be_is_not_reached);

@@ -385,23 +385,38 @@ START_TEST(key_of_a_process_with_all_users_is_not_reachable)
 }
 END_TEST
 
+static bool is_reachable(const ct_addr_t *addr)
+{
+    return uct_iface_is_reachable(
+        am_side.iface, (const uct_device_addr_t *)addr->bytes,
+        (const uct_iface_addr_t *)(addr->bytes + addr->dev_length));
+}
+
 /* It could not answer: UCP may offer it no other transport than this one. */
 START_TEST(process_without_places_reaches_none_but_its_senders)
 {
-    peer_t sender, other;
-    uint64_t owner;
-    unsigned i;
+    muct_xgmi_iface_addr_t addr;
+    peer_t sender, other, silent;
+    unsigned empty = 0, i;
+    muct_xgmi_box_t *box;
 
     peer_start(&sender);
     peer_start(&other);
+    setenv("UCX_MORI_XGMI_MESSAGES", "n", 1);
+    peer_start(&silent);
+    unsetenv("UCX_MORI_XGMI_MESSAGES");
     am_open_side();
-    owner = am_iface_of(&sender.words.addr).owner;
+    box = xgmi_inside_inbox(am_side.iface)->box;
+    addr = am_iface_of(&sender.words.addr);
     for (i = 0; i < MUCT_XGMI_BOX_RINGS; ++i) {
-        atomic_store(&xgmi_inside_inbox(am_side.iface)->box->places[i].owner, owner);
+        atomic_store(&box->places[i].owner, addr.owner);
+        atomic_store(&box->places[i].bell_slot, addr.id.slot);
+        atomic_store(&box->places[i].bell_generation, addr.id.generation);
     }
     am_expect_reachable(&other.words.addr); /* they look in use, and nobody came */
-    atomic_store(&xgmi_inside_inbox(am_side.iface)->box->num_used, MUCT_XGMI_BOX_RINGS);
+    atomic_store(&box->num_used, MUCT_XGMI_BOX_RINGS);
     am_expect_reachable(&sender.words.addr);
+    am_expect_reachable(&silent.words.addr); /* it will send nothing */
     ucs_log_push_handler(count_warnings);
     num_warnings = 0;
     am_expect_unreachable(&other.words.addr, "1024 senders");
@@ -409,8 +424,73 @@ START_TEST(process_without_places_reaches_none_but_its_senders)
     ck_assert_uint_eq(num_warnings, 1);
     ucs_log_pop_handler();
     peer_end(&sender, true);
-    am_expect_reachable(&other.words.addr); /* as the places of the dead are free */
+    while (!is_reachable(&other.words.addr)) { /* as the places of the dead are free */
+        mkv_test_pause(&empty);
+    }
+    peer_end(&silent, false); /* it has the pipes of the others */
     peer_end(&other, false);
+}
+END_TEST
+
+/* All senders are examined for a peer without a place, but not with each call. A thread
+ * may be stopped for longer than a refusal is valid, but not each time. */
+START_TEST(refusal_is_remembered_for_a_while)
+{
+    bool is_remembered = false;
+    muct_xgmi_box_t *box;
+    unsigned i;
+    peer_t peer;
+
+    peer_start(&peer);
+    am_open_side();
+    box = xgmi_inside_inbox(am_side.iface)->box;
+    for (i = 0; i < MUCT_XGMI_BOX_RINGS; ++i) {
+        atomic_store(&box->places[i].ring.is_broken, 1);
+    }
+    for (i = 0; (i < 20) && !is_remembered; ++i) {
+        atomic_store(&box->num_used, MUCT_XGMI_BOX_RINGS);
+        ck_assert(!is_reachable(&peer.words.addr));
+        atomic_store(&box->num_used, 0);
+        is_remembered = !is_reachable(&peer.words.addr);
+    }
+    ck_assert(is_remembered);
+    i = 0;
+    while (!is_reachable(&peer.words.addr)) {
+        mkv_test_pause(&i);
+    }
+    peer_end(&peer, false);
+}
+END_TEST
+
+static unsigned num_boxes_mapped(void)
+{
+    FILE *maps = fopen("/proc/self/maps", "r");
+    unsigned count = 0;
+    char line[1024];
+
+    ck_assert_ptr_nonnull(maps);
+    while (fgets(line, sizeof(line), maps) != NULL) {
+        count += (strstr(line, MUCT_XGMI_BOX_SUFFIX) != NULL);
+    }
+    fclose(maps);
+    return count;
+}
+
+/* XM-05 */
+START_TEST(held_place_goes_with_the_endpoint_to_the_dead)
+{
+    unsigned count;
+    peer_t peer;
+
+    peer_start(&peer);
+    am_open_side();
+    count = num_boxes_mapped();
+    am_expect_reachable(&peer.words.addr);
+    ck_assert_uint_gt(num_boxes_mapped(), count);
+    peer_end(&peer, true);
+    am_ep = am_connect_to(&peer.words.addr);
+    ck_assert_uint_eq(num_boxes_mapped(), count);
+    am_expect_failed(UCS_ERR_CONNECTION_RESET);
 }
 END_TEST
 
@@ -566,6 +646,8 @@ int main(void)
     tcase_add_test(tcase, peer_of_another_folder_is_not_reached);
     tcase_add_test(tcase, key_of_a_process_with_all_users_is_not_reachable);
     tcase_add_test(tcase, process_without_places_reaches_none_but_its_senders);
+    tcase_add_test(tcase, refusal_is_remembered_for_a_while);
+    tcase_add_test(tcase, held_place_goes_with_the_endpoint_to_the_dead);
     tcase_add_test(tcase, processes_that_all_send_and_put_to_each_other);
     tcase_add_test(tcase, peer_of_another_user_is_not_reached);
     suite_add_tcase(suite, tcase);

@@ -324,9 +324,9 @@ START_TEST(a_ring_without_memory_is_an_error)
     ck_assert_uint_eq(num_open(), fds);
     ck_assert_uint_eq(num_mapped(), mapped);
     ck_assert_uint_eq(poll_some(AT_ONCE), 0); /* which looks at no such ring */
-    ck_assert_int_eq(
-        muct_xgmi_outbox_claim(dir, self.owner, id, self.owner, sender_id, &outbox),
-        UCS_OK); /* a sender of nothing takes none */
+    ck_assert_int_eq(muct_xgmi_outbox_claim(dir, self.owner, id, self.owner, sender_id,
+                                            false, &outbox),
+                     UCS_OK); /* a sender of nothing takes none */
     muct_xgmi_outbox_close(outbox);
 
     is_full = false;
@@ -342,6 +342,28 @@ START_TEST(a_ring_without_memory_is_an_error)
 }
 END_TEST
 
+/* A second interface of the process needs a place of its own, and no broken one. */
+START_TEST(a_place_belongs_to_an_interface)
+{
+    const muct_xgmi_iface_id_t second = {sender_id.slot + 1, sender_id.generation};
+    const muct_xgmi_iface_id_t later = {sender_id.slot, sender_id.generation + 1};
+    muct_xgmi_outbox_t *outbox = open_as(self.owner);
+    muct_xgmi_box_t *box = inbox->box;
+    unsigned i;
+
+    for (i = 1; i < MUCT_XGMI_BOX_RINGS; ++i) {
+        atomic_store(&box->places[i].owner, self.owner);
+    }
+    atomic_store(&box->num_used, MUCT_XGMI_BOX_RINGS);
+    ck_assert(muct_xgmi_outbox_has_place(box, self.owner, sender_id));
+    ck_assert(!muct_xgmi_outbox_has_place(box, self.owner, second));
+    ck_assert(!muct_xgmi_outbox_has_place(box, self.owner, later));
+    atomic_store(&box->places[0].ring.is_broken, 1);
+    ck_assert(!muct_xgmi_outbox_has_place(box, self.owner, sender_id));
+    muct_xgmi_outbox_close(outbox);
+}
+END_TEST
+
 /* Another process writes to it between the claim and the first message. */
 START_TEST(a_claimed_ring_that_has_a_message_is_an_error)
 {
@@ -349,9 +371,9 @@ START_TEST(a_claimed_ring_that_has_a_message_is_an_error)
     muct_xgmi_outbox_t *outbox;
     uint64_t *word;
 
-    ck_assert_int_eq(
-        muct_xgmi_outbox_claim(dir, self.owner, id, self.owner, sender_id, &outbox),
-        UCS_OK);
+    ck_assert_int_eq(muct_xgmi_outbox_claim(dir, self.owner, id, self.owner, sender_id,
+                                            false, &outbox),
+                     UCS_OK);
     word = (uint64_t *)((char *)inbox->box + muct_xgmi_box_offset(0));
     *word = UINT64_MAX;
     ck_assert_int_eq(muct_xgmi_outbox_begin(outbox, dir), UCS_ERR_IO_ERROR);
@@ -467,6 +489,7 @@ static void add_files(Suite *suite)
     tcase_add_test(tcase, a_signal_is_not_taken_for_a_full_folder);
     tcase_add_test(tcase, the_first_senders_find_room_in_a_full_folder);
     tcase_add_test(tcase, a_ring_without_memory_is_an_error);
+    tcase_add_test(tcase, a_place_belongs_to_an_interface);
     tcase_add_test(tcase, a_claimed_ring_that_has_a_message_is_an_error);
     tcase_add_test(tcase, limit_of_file_sizes_is_logged_for_a_sender);
     tcase_add_test(tcase, a_forked_child_gives_no_place_back);

@@ -32,7 +32,7 @@
 /** Words with a bit for each ring */
 #define MUCT_XGMI_BOX_WORDS (MUCT_XGMI_BOX_RINGS / 64)
 
-#define MUCT_XGMI_BOX_MAGIC UINT64_C(0x32786f622d78696d) /* "mix-box2" */
+#define MUCT_XGMI_BOX_MAGIC UINT64_C(0x33786f622d78696d) /* "mix-box3" */
 
 /** Owner value of a released ring that may still have messages; no process has this
  * number */
@@ -53,6 +53,7 @@ typedef struct muct_xgmi_box {
     uint64_t owner;
     _Alignas(64) _Atomic uint32_t num_used; /**< Number of first places that ever had a
                                              *   sender */
+    _Atomic uint32_t is_polled; /**< A sender has prepared a ring for messages */
     _Alignas(64) _Atomic uint64_t ready[MUCT_XGMI_BOX_WORDS]; /**< A bit for each place
                                                                *   to be polled */
     _Alignas(64) _Atomic uint32_t is_armed; /**< The next message is to ring the bell */

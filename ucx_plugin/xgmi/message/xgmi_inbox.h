@@ -62,10 +62,10 @@ ucs_status_t muct_xgmi_inbox_create(const char *dir, uint64_t owner,
 void muct_xgmi_inbox_destroy(muct_xgmi_inbox_t *inbox);
 
 
-/** Whether a peer has ever sent a message. */
+/** Whether a peer has ever prepared a ring; a claim alone needs no polling. */
 static inline bool muct_xgmi_inbox_is_used(const muct_xgmi_inbox_t *inbox)
 {
-    return atomic_load_explicit(&inbox->box->num_used, memory_order_relaxed) != 0;
+    return atomic_load_explicit(&inbox->box->is_polled, memory_order_relaxed) != 0;
 }
 
 

@@ -118,7 +118,8 @@ static ucs_status_t muct_xgmi_outbox_find_place(muct_xgmi_outbox_t *outbox, int 
 }
 
 /* System calls are for the case that no place is free. */
-bool muct_xgmi_outbox_has_place(const muct_xgmi_box_t *box, uint64_t sender)
+bool muct_xgmi_outbox_has_place(const muct_xgmi_box_t *box, uint64_t sender,
+                                muct_xgmi_iface_id_t sender_id)
 {
     const muct_xgmi_box_place_t *place;
     uint64_t owner;
@@ -130,8 +131,9 @@ bool muct_xgmi_outbox_has_place(const muct_xgmi_box_t *box, uint64_t sender)
     for (i = 0; i < 2 * MUCT_XGMI_BOX_RINGS; ++i) {
         place = &box->places[i % MUCT_XGMI_BOX_RINGS];
         owner = atomic_load(&place->owner);
-        if ((owner == sender) ||
-            (!atomic_load(&place->ring.is_broken) &&
+        if (!atomic_load(&place->ring.is_broken) &&
+            (((owner == sender) && (atomic_load(&place->bell_slot) == sender_id.slot) &&
+              (atomic_load(&place->bell_generation) == sender_id.generation)) ||
              muct_xgmi_outbox_may_take(owner, i >= MUCT_XGMI_BOX_RINGS))) {
             return true;
         }
@@ -141,6 +143,13 @@ bool muct_xgmi_outbox_has_place(const muct_xgmi_box_t *box, uint64_t sender)
 
 
 /* ---- files ---- */
+
+/* Level of a message about a failure */
+static ucs_log_level_t muct_xgmi_outbox_level(const muct_xgmi_outbox_t *outbox,
+                                              ucs_log_level_t level)
+{
+    return outbox->is_quiet ? UCS_LOG_LEVEL_DEBUG : level;
+}
 
 /* A process at its limit of open files cannot determine the state of the receiver. */
 static ucs_status_t muct_xgmi_outbox_no_file(const muct_xgmi_outbox_t *outbox,
@@ -152,11 +161,13 @@ static ucs_status_t muct_xgmi_outbox_no_file(const muct_xgmi_outbox_t *outbox,
     muct_xgmi_page_iface_path(dir, outbox->owner, outbox->id, suffix, path,
                               sizeof(path));
     if ((error == EMFILE) || (error == ENFILE) || (error == ENOMEM)) {
-        muct_error("opening %s failed: %s", path, strerror(error));
+        muct_log_at(muct_xgmi_outbox_level(outbox, UCS_LOG_LEVEL_ERROR),
+                    "opening %s failed: %s", path, strerror(error));
         return UCS_ERR_NO_MEMORY;
     }
 
-    muct_diag("opening %s failed: %s", path, strerror(error));
+    muct_log_at(muct_xgmi_outbox_level(outbox, UCS_LOG_LEVEL_DIAG),
+                "opening %s failed: %s", path, strerror(error));
     return UCS_ERR_UNREACHABLE;
 }
 
@@ -171,9 +182,10 @@ static ucs_status_t muct_xgmi_outbox_open_box(const muct_xgmi_outbox_t *outbox,
         return muct_xgmi_outbox_no_file(outbox, dir, MUCT_XGMI_BOX_SUFFIX);
     }
     if ((fstat(*fd_p, &st) != 0) || ((uint64_t)st.st_size != muct_xgmi_box_size())) {
-        muct_error("the message file of process 0x%" PRIx64
-                   " has %lld bytes, expected %" PRIu64,
-                   outbox->owner, (long long)st.st_size, muct_xgmi_box_size());
+        muct_log_at(muct_xgmi_outbox_level(outbox, UCS_LOG_LEVEL_ERROR),
+                    "the message file of process 0x%" PRIx64
+                    " has %lld bytes, expected %" PRIu64,
+                    outbox->owner, (long long)st.st_size, muct_xgmi_box_size());
         close(*fd_p);
         return UCS_ERR_UNREACHABLE;
     }
@@ -186,16 +198,18 @@ static ucs_status_t muct_xgmi_outbox_map(muct_xgmi_outbox_t *outbox, int fd)
         mmap(NULL, sizeof(*outbox->box), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 
     if (box == MAP_FAILED) {
-        muct_error("mmap(message file of process 0x%" PRIx64 ", %zu bytes) failed: %m",
-                   outbox->owner, sizeof(*outbox->box));
+        muct_log_at(muct_xgmi_outbox_level(outbox, UCS_LOG_LEVEL_ERROR),
+                    "mmap(message file of process 0x%" PRIx64 ", %zu bytes) failed: %m",
+                    outbox->owner, sizeof(*outbox->box));
         return UCS_ERR_NO_MEMORY;
     }
 
     outbox->box = box;
     if ((outbox->box->magic != MUCT_XGMI_BOX_MAGIC) ||
         (outbox->box->owner != outbox->owner)) {
-        muct_error("the message file of process 0x%" PRIx64 " is another one",
-                   outbox->owner);
+        muct_log_at(muct_xgmi_outbox_level(outbox, UCS_LOG_LEVEL_ERROR),
+                    "the message file of process 0x%" PRIx64 " is another one",
+                    outbox->owner);
         munmap(box, sizeof(*outbox->box));
         return UCS_ERR_UNREACHABLE;
     }
@@ -265,7 +279,7 @@ static ucs_status_t muct_xgmi_outbox_init(muct_xgmi_outbox_t *outbox, const char
 
 ucs_status_t muct_xgmi_outbox_claim(const char *dir, uint64_t owner,
                                     muct_xgmi_iface_id_t id, uint64_t self,
-                                    muct_xgmi_iface_id_t self_id,
+                                    muct_xgmi_iface_id_t self_id, bool is_quiet,
                                     muct_xgmi_outbox_t **outbox_p)
 {
     muct_xgmi_outbox_t *outbox = calloc(1, sizeof(*outbox));
@@ -281,12 +295,14 @@ ucs_status_t muct_xgmi_outbox_claim(const char *dir, uint64_t owner,
     outbox->owner = owner;
     outbox->id = id;
     outbox->bell_fd = -1;
+    outbox->is_quiet = is_quiet;
     status = muct_xgmi_outbox_init(outbox, dir, self, self_id);
     if (status != UCS_OK) {
         free(outbox);
         return status;
     }
 
+    outbox->is_quiet = false;
     *outbox_p = outbox;
     return UCS_OK;
 }
@@ -310,6 +326,9 @@ ucs_status_t muct_xgmi_outbox_begin(muct_xgmi_outbox_t *outbox, const char *dir)
     if (status == UCS_OK) {
         status = muct_xgmi_outbox_map_ring(outbox, fd);
         close(fd);
+    }
+    if (status == UCS_OK) {
+        atomic_store(&outbox->box->is_polled, 1);
     }
     return status;
 }

@@ -23,6 +23,7 @@ typedef struct muct_xgmi_outbox {
     ucs_list_link_t list; /**< Member of the outboxes of the sender's interface */
     unsigned num_endpoints;
     bool is_reported; /**< The failure was reported to the endpoints' users */
+    bool is_quiet;    /**< A failure is no error yet: level DEBUG */
     uint64_t owner;   /**< Incarnation of the receiver */
     muct_xgmi_iface_id_t id;
     muct_xgmi_box_t *box;
@@ -42,6 +43,7 @@ typedef struct muct_xgmi_outbox {
  * @param [in] self     Incarnation of this process.
  * @param [in] self_id  Interface of this process, whose bell the receiver rings when
  *                      there is room again.
+ * @param [in] is_quiet Log a failure at level DEBUG only: it will be tried again.
  *
  * @return UCS_OK, or with the reason in the log
  * @return UCS_ERR_UNREACHABLE    The receiver has no box any more.
@@ -51,12 +53,13 @@ typedef struct muct_xgmi_outbox {
  */
 ucs_status_t muct_xgmi_outbox_claim(const char *dir, uint64_t owner,
                                     muct_xgmi_iface_id_t id, uint64_t self,
-                                    muct_xgmi_iface_id_t self_id,
+                                    muct_xgmi_iface_id_t self_id, bool is_quiet,
                                     muct_xgmi_outbox_t **outbox_p);
 
 
-/** Whether a process is a sender of a box already or can become one. */
-bool muct_xgmi_outbox_has_place(const muct_xgmi_box_t *box, uint64_t sender);
+/** Whether an interface of a process is a sender of a box already or can become one. */
+bool muct_xgmi_outbox_has_place(const muct_xgmi_box_t *box, uint64_t sender,
+                                muct_xgmi_iface_id_t sender_id);
 
 
 /**

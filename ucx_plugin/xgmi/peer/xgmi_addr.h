@@ -14,9 +14,10 @@
  * interface in it.
  *
  * Reachability depends on these addresses, and on free places for messages of each side
- * at the other one. It is the same on both sides: a side that sends its messages here
- * has offered no other transport for them. Liveness of the other side is not examined;
- * its endpoint reports it.
+ * at the other one. It is the same on both sides unless a third process takes the last
+ * place meanwhile: only the own place is reserved, and a refusal stays for a second.
+ * Then the endpoint of the side that has none fails, if it offered no other transport.
+ * Liveness of the other side is not examined; its endpoint reports it.
  *
  * Both carry the version of this format. Processes of different versions do not reach
  * each other and log the reason; UCX takes another lane.
