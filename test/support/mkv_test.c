@@ -138,6 +138,23 @@ unsigned mkv_test_num_files(const char *folder)
     return count;
 }
 
+unsigned mkv_test_num_mapped(const char *word)
+{
+    FILE *maps = fopen("/proc/self/maps", "r");
+    unsigned count = 0;
+    char line[1024];
+
+    if (maps == NULL) {
+        fprintf(stderr, "/proc/self/maps cannot be read\n");
+        exit(MKV_TEST_EXIT_HARD);
+    }
+    while (fgets(line, sizeof(line), maps) != NULL) {
+        count += (strstr(line, word) != NULL);
+    }
+    fclose(maps);
+    return count;
+}
+
 void mkv_test_set_limit(int resource, uint64_t most)
 {
     struct rlimit limit;

@@ -79,6 +79,10 @@ int mkv_test_is_required(const char *what);
 unsigned mkv_test_num_files(const char *folder);
 
 
+/** @return Mappings of this process whose line in /proc/self/maps contains @a word. */
+unsigned mkv_test_num_mapped(const char *word);
+
+
 /** Lower a limit of this process (RLIMIT_), or raise it as far as it may be raised. */
 void mkv_test_set_limit(int resource, uint64_t most);
 

@@ -74,16 +74,7 @@ static unsigned num_open(void)
 
 static unsigned num_mapped(void)
 {
-    FILE *maps = fopen("/proc/self/maps", "r");
-    unsigned count = 0;
-    char line[1024];
-
-    ck_assert_ptr_nonnull(maps);
-    while (fgets(line, sizeof(line), maps) != NULL) {
-        count += (strstr(line, dir) != NULL);
-    }
-    fclose(maps);
-    return count;
+    return mkv_test_num_mapped(dir);
 }
 
 static ucs_status_t try_open(uint64_t owner, muct_xgmi_outbox_t **outbox_p)

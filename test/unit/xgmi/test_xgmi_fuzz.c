@@ -39,10 +39,7 @@ static void begin_round(int round)
 
 static uint64_t next_random(void)
 {
-    state ^= state << 13;
-    state ^= state >> 7;
-    state ^= state << 17;
-    return state;
+    return mkv_test_random(&state);
 }
 
 static uint64_t below(uint64_t end)
