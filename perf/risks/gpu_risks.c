@@ -71,14 +71,9 @@ static void bind_hip(void)
 {
     static const char *const names[] = {"hipStreamBeginCapture", "hipStreamEndCapture",
                                         "hipMemGetInfo", "hipPeekAtLastError"};
-    void *symbols[4];
-    size_t i;
+    const char *missing = risks_bind(names, 4, &hip);
 
-    for (i = 0; i < 4; ++i) {
-        symbols[i] = risks_find_symbol(names[i]);
-        risks_need(symbols[i] != NULL, names[i]);
-    }
-    memcpy(&hip, symbols, sizeof(hip));
+    risks_need(missing == NULL, missing);
 }
 
 

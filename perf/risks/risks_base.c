@@ -16,6 +16,9 @@
 
 #define RISKS_BUSY_COPIES 64
 
+/* Most functions of one risks_bind() */
+#define RISKS_MAX_SYMBOLS 16
+
 const muct_gpu_t *gpu;
 muct_xgmi_map_t *map;
 muct_xgmi_wake_t *wake;
@@ -61,18 +64,26 @@ double risks_now_ms(void)
     return ((double)now.tv_sec * 1e3) + ((double)now.tv_nsec / 1e6);
 }
 
-void *risks_find_symbol(const char *name)
+const char *risks_bind(const char *const *names, size_t count, void *functions)
 {
     static const char *const files[] = {"libamdhip64.so.7", "libamdhip64.so.6",
                                         "libamdhip64.so.5"};
-    void *lib = NULL;
+    void *symbols[RISKS_MAX_SYMBOLS], *lib = NULL;
     size_t i;
 
+    risks_need(count <= RISKS_MAX_SYMBOLS, "as many functions");
     for (i = 0; (i < 3) && (lib == NULL); ++i) {
         lib = dlopen(files[i], RTLD_NOW | RTLD_NOLOAD);
     }
     risks_need(lib != NULL, "finding the runtime that is in use");
-    return dlsym(lib, name);
+    for (i = 0; i < count; ++i) {
+        symbols[i] = dlsym(lib, names[i]);
+        if (symbols[i] == NULL) {
+            return names[i];
+        }
+    }
+    memcpy(functions, symbols, count * sizeof(symbols[0]));
+    return NULL;
 }
 
 static void risks_copy(void *to, const void *from, size_t length)

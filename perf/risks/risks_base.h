@@ -40,8 +40,15 @@ void risks_need(int is_good, const char *what);
 
 double risks_now_ms(void);
 
-/** A function of the runtime in use, or NULL. */
-void *risks_find_symbol(const char *name);
+/**
+ * Find functions of the runtime in use.
+ *
+ * @param [out] functions  Structure of as many pointers, in the order of @a names; set
+ *                         only if all are found.
+ *
+ * @return NULL, or the first name that the runtime lacks.
+ */
+const char *risks_bind(const char *const *names, size_t count, void *functions);
 
 /** The window of a key in the queue's open batch; waits until its memory is open. */
 const muct_xgmi_window_t *risks_find(muct_xgmi_queue_t *used,

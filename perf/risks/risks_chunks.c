@@ -54,17 +54,8 @@ static bool chunks_bind(chunks_hip_t *hip)
     static const char *const names[] = {
         "hipMemAddressReserve", "hipMemCreate",  "hipMemMap",        "hipMemSetAccess",
         "hipMemUnmap",          "hipMemRelease", "hipMemAddressFree"};
-    void *symbols[sizeof(names) / sizeof(names[0])];
-    size_t i;
 
-    for (i = 0; i < sizeof(names) / sizeof(names[0]); ++i) {
-        symbols[i] = risks_find_symbol(names[i]);
-        if (symbols[i] == NULL) {
-            return false;
-        }
-    }
-    memcpy(hip, symbols, sizeof(*hip));
-    return true;
+    return risks_bind(names, sizeof(names) / sizeof(names[0]), hip) == NULL;
 }
 
 static bool chunks_map(const chunks_hip_t *hip, char *memory, size_t num_chunks)

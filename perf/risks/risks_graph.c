@@ -29,17 +29,8 @@ static bool graph_bind(graph_hip_t *hip)
     static const char *const names[] = {"hipStreamBeginCapture", "hipStreamEndCapture",
                                         "hipGraphInstantiate",   "hipGraphLaunch",
                                         "hipGraphExecDestroy",   "hipGraphDestroy"};
-    void *symbols[sizeof(names) / sizeof(names[0])];
-    size_t i;
 
-    for (i = 0; i < sizeof(names) / sizeof(names[0]); ++i) {
-        symbols[i] = risks_find_symbol(names[i]);
-        if (symbols[i] == NULL) {
-            return false;
-        }
-    }
-    memcpy(hip, symbols, sizeof(*hip));
-    return true;
+    return risks_bind(names, sizeof(names) / sizeof(names[0]), hip) == NULL;
 }
 
 /* @return NULL: the runtime does not capture these copies. */
