@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* Counters and the dump, for operators who investigate a transfer that makes no
- * progress. */
+/* Counters and the dump, to investigate a transfer that makes no progress. */
 
 #include "memory/region.h"
 

@@ -136,7 +136,7 @@ static void watch_done(muct_xgmi_op_t *op, ucs_status_t status)
     ++watch->num_done;
 }
 
-/* A host that has seen the flush, as an engine tells its kernels. */
+/* The host reports the flush to the kernel, as an engine does. */
 static void watch_put_by_nic(const risks_watch_t *watch, const char *from,
                              uint32_t sequence)
 {

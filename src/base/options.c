@@ -207,7 +207,7 @@ static unsigned mkv_name_distance(const char *a, const char *b)
     return row[length];
 }
 
-/* Find an option whose name differs by one or two letters */
+/* Find an option by a name with one or two wrong letters */
 static const mkv_opt_t *mkv_opt_find_similar(const char *key)
 {
     unsigned most = (strlen(key) < 8) ? 1 : 2;

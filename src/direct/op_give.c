@@ -4,8 +4,8 @@
  * Give pieces to UCX: many pieces of a WRITE as a list where the lane takes lists, else
  * one call for each piece, as far as the peer's credits reach.
  *
- * A completion knows only its operation. Therefore lists in flight together have equal
- * memory types, so that a refusal applies to those. A call that ends returns the
+ * A completion identifies only its operation. Therefore lists in flight together have
+ * equal memory types, so that a refusal applies to those. A call that ends returns the
  * average of the bytes in flight, and the last one returns the rest.
  */
 

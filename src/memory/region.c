@@ -617,7 +617,7 @@ static mkv_status_t mkv_regions_leave(mkv_ctx_t *ctx, const mkv_region_id_t *ids
 }
 
 /* Runs in rounds under pair_lock: a concurrent map might pair a region that is being
- * dropped, or miss one whose drop is undone */
+ * dropped, or miss a region after its drop is undone */
 static mkv_status_t mkv_regions_remove_locked(mkv_ctx_t *ctx,
                                               const mkv_region_id_t *ids,
                                               size_t num_ids)

@@ -34,8 +34,7 @@ void mkv_credit_update(mkv_peer_t *peer, const mkv_msg_t *msg);
 /** Report to a READY peer the bytes polled here. */
 void mkv_credit_report(mkv_peer_t *peer);
 
-/** Report to all peers whose polled bytes have grown enough. @return Number of
- * reports. */
+/** Report polled bytes to each peer with enough new ones. @return Number of reports. */
 unsigned mkv_credits_report(mkv_ctx_t *ctx);
 
 #endif

@@ -62,15 +62,15 @@ def numbers(values: Numbers, name: str) -> memoryview:
 
 
 def columns(named: dict[str, Numbers]) -> tuple[list[memoryview], int]:
-    """Numbers of several kinds, and how many there are of each that is not a single one.
+    """Return the numbers of several kinds, and their count; single numbers apply to all.
 
-    :raises ValueError: their counts differ.
+    :raises ValueError: The counts differ.
     """
     found = [numbers(values, name) for name, values in named.items()]
     counts = {len(view) for view, values in zip(found, named.values()) if not _is_one(values)}
     if len(counts) > 1:
-        told = ", ".join(f"{len(view)} {name}" for view, name in zip(found, named))
-        raise ValueError(f"{told}; expected equal numbers")
+        lengths = ", ".join(f"{len(view)} {name}" for view, name in zip(found, named))
+        raise ValueError(f"{lengths}; expected equal numbers")
     return found, counts.pop() if counts else 1
 
 

@@ -893,8 +893,8 @@ END_TEST
 
 /* ---- Another user ---------------------------------------------------------------- */
 
-#define NOBODY 65534
-#define SOMEBODY 65533
+#define STRANGER_UID 65534
+#define OTHER_UID 65533
 
 static mkv_proc_t stranger; /* acts before each rename of this process */
 
@@ -926,7 +926,7 @@ static int take_all(int fd, void *arg)
     char word;
 
     (void)arg;
-    MKV_REQUIRE(setuid(NOBODY) == 0, "setuid");
+    MKV_REQUIRE(setuid(STRANGER_UID) == 0, "setuid");
     while (mkv_proc_recv(fd, &word, 1, -1) > 0) {
         count = 0;
         handle = opendir(dir);
@@ -960,7 +960,7 @@ static int open_watched(int fd, void *arg)
     (void)arg;
     if (hide_proc()) {
         MKV_REQUIRE((mkv_proc_fork(&stranger, take_all, NULL) == 0) &&
-                        (setuid(SOMEBODY) == 0),
+                        (setuid(OTHER_UID) == 0),
                     "no other user");
         claims = mkv_claims_open(dir, OWNER);
         answer = (claims != NULL) ? "open" : "failed";

@@ -725,7 +725,7 @@ START_TEST(receiver_without_places_is_not_reached)
 }
 END_TEST
 
-/* Whoever comes meanwhile finds none. */
+/* A sender that comes meanwhile finds no place. */
 START_TEST(place_of_a_reached_receiver_is_held_for_the_endpoint)
 {
     const muct_xgmi_box_place_t *place = &inbox_of(&am_other)->box->places[0];

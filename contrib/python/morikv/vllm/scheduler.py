@@ -38,7 +38,7 @@ class Scheduler:
         self._ids: dict[int, str] = {}
         self._shortened: set[str] = set()
         self._loading: set[str] = set()
-        #: Requests whose cache was not requested yet.
+        #: Requests that have not requested their cache yet.
         self._waiting: dict[str, Receive] = {}
         #: Requests for a cache that cannot come, as their parameters are wrong.
         self._bad: set[str] = set()

@@ -30,7 +30,7 @@ _STATS += ("num_failed_transfers", "num_failed_notifications", "num_failed_hands
 _STATS += ("num_kv_expired_reqs", "num_notifications_after_expiry")
 #: Interval at which to check whether a GPU has finished an awaited step, in ms.
 _GATE_MS = 1
-#: Requests of peers for transfers whose prefill has not begun.
+#: Most transfers with early requests of peers, and most reasons of given up transfers.
 _MAX_REQUESTS = 4096
 
 
