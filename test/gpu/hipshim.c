@@ -24,6 +24,7 @@
 #define HIPSHIM_MAX_DEVICES 16
 #define HIPSHIM_MEMORY_HOST 1
 #define HIPSHIM_LINK_XGMI 4
+#define HIPSHIM_CAPTURE_RELAXED 2
 #define HIPSHIM_ATTR_TYPE 2
 #define HIPSHIM_ATTR_MANAGED 8
 #define HIPSHIM_ATTR_DEVICE 9
@@ -324,7 +325,6 @@ HIPSHIM(hipEventCreate, (hipEvent_t * event), cu.event_create((void **)event, 0)
 HIPSHIM(hipEventDestroy, (hipEvent_t event), cu.event_destroy(event))
 HIPSHIM(hipEventRecord, (hipEvent_t event, hipStream_t stream),
         cu.event_record(event, stream))
-HIPSHIM(hipEventQuery, (hipEvent_t event), cu.event_query(event))
 HIPSHIM(hipEventSynchronize, (hipEvent_t event), cu.event_synchronize(event))
 HIPSHIM(hipEventElapsedTime, (float *ms, hipEvent_t start, hipEvent_t stop),
         cu.event_elapsed(ms, start, stop))
@@ -338,6 +338,26 @@ HIPSHIM(hipModuleLaunchKernel,
          void **extra),
         cu.launch_kernel(function, gx, gy, gz, bx, by, bz, shared, stream, params,
                          extra))
+
+/*
+ * In HIP 6.4 a query of an event ends no capture of another thread: clr checks this
+ * from 7.0 on (checkEventCaptureRestrictions). CUDA ends it unless this thread is
+ * relaxed.
+ */
+hipError_t hipEventQuery(hipEvent_t event)
+{
+    int mode = HIPSHIM_CAPTURE_RELAXED;
+    int error = hipshim_enter();
+
+    if (error == hipSuccess) {
+        error = cu.exchange_mode(&mode);
+    }
+    if (error == hipSuccess) {
+        error = cu.event_query(event);
+        (void)cu.exchange_mode(&mode);
+    }
+    return hipshim_result(error);
+}
 
 hipError_t hipRuntimeGetVersion(int *version)
 {
