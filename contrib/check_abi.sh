@@ -27,7 +27,7 @@ describe() { # DIR LIBRARY
 
 check_library() { # DIR LIBRARY
     describe "$1" "$2" >"$work/now.abi" || return 1
-    # UCX's own, which may know more kinds of memory tomorrow
+    # this type belongs to UCX, which may add kinds of memory
     printf '[suppress_type]\nname = ucs_memory_type\n' >"$work/suppress"
     abidiff --no-show-locs --suppressions "$work/suppress" "$1/test/abi/libmorikv.abi" "$work/now.abi" || {
         echo "the binary interface has changed; run --update if that is intended"

@@ -1,9 +1,9 @@
 #!/bin/bash
-# Names that two suites on one machine would share: TCP ports by number, names under /tmp and
-# /dev/shm that each run has, programs that are killed by name. The kernel chooses a port, and
-# it is kept (test/support/mkv_port.h, keep_port, ports.py). A folder is made by mkdtemp or
-# mktemp. Other names contain the process's number. A line that is exempt has the reason after
-# "# beside: ".
+# Reject names that two suites on one machine would share: TCP ports by number, names under /tmp and
+# /dev/shm that each run has, programs that are killed by name. Instead the kernel chooses a port,
+# which stays bound (test/support/mkv_port.h, keep_port, ports.py). A folder is made by mkdtemp or
+# mktemp. Other names contain the process's number. A line that is exempt has the reason after "#
+# beside: ".
 # TS-13
 set -uo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib_check.sh"

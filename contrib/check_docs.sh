@@ -82,8 +82,8 @@ check_variables() { # DIR PAGE NAMES
     return $rc
 }
 
-# Marks of commands name a test that is there, or a reason that is known. What has neither is
-# run by contrib/run_readme, which is red when it does not work.
+# A command's mark names an existing test or a known reason. contrib/run_readme runs the commands
+# without a mark and fails when one of them fails.
 check_marks() { # DIR PAGE
     local mark rc=0
     while read -r mark; do
@@ -108,8 +108,8 @@ check_marks() { # DIR PAGE
     return $rc
 }
 
-# README, CONTRIBUTING, CHANGELOG and docs/ together; what holds neither letter nor digit, as a
-# table's lines, is no word.
+# README, CONTRIBUTING, CHANGELOG and docs/ together; text without a letter or digit, such as a
+# table's lines, is not counted.
 most_words=25000
 check_length() { # DIR
     local page words all=0 table=''

@@ -4,8 +4,8 @@
 set -uo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib_check.sh"
 
-# Rooms of each part, lowest first. "." is what lies in the part's own folder; the longest
-# matching room counts, so xgmi is what lies in xgmi/ itself.
+# Rooms of each part, lowest first. "." stands for the files in the part's own folder. The longest
+# matching room counts, so xgmi stands for the files in xgmi/ itself.
 floors_of() { # PART
     case $1 in
     src) echo wire base memory plan peer message xfer post direct . ;;
@@ -64,7 +64,7 @@ references() { # DIR PART
     done) | sort -u
 }
 
-# Red: from a lower floor to a higher one.
+# Report references from a lower floor to a higher one.
 climbs() { # PART < REFERENCES
     awk -v part="$1" -v floors="$(floors_of "$1")" '
         function floor(path) {
@@ -87,7 +87,7 @@ climbs() { # PART < REFERENCES
         END { exit bad }'
 }
 
-# Red: a circle of files that call each other, or of headers that include each other.
+# Report circles of files that call each other, or of headers that include each other.
 circles() { # PART < REFERENCES
     awk '$1 != $2 { print $1, $2 }' | sort -u | tsort 2>&1 >/dev/null |
         sed "s/^tsort: //; s/^-: input contains a loop:/$1: a circle of files:/" | { ! grep .; }

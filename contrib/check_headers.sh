@@ -33,7 +33,7 @@ one_header() { # DIR PATH
     return $rc
 }
 
-# config.h of any machine: nothing but the system extensions may be taken for granted.
+# config.h of any machine: headers may rely on the system extensions alone.
 empty=$(mktemp -d)
 trap 'rm -rf "$empty"' EXIT
 touch "$empty/config.h"

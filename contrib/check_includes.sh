@@ -8,7 +8,7 @@ set -uo pipefail
 libc='assert|ctype|errno|inttypes|limits|math|stdalign|stdarg|stdatomic|stdbool|stddef|stdint|stdio|stdlib|string|strings|time'
 pure_headers="^($libc)\\.h\$|^ucs/type/status\\.h\$|^(src/)?morikv\\.h\$|^base/muct_bytes\\.h\$"
 
-# Files without a side: bytes in, values out. Statuses and public types are their words.
+# Files that convert between bytes and values. They use libc, statuses and public types alone.
 is_pure() { # PATH
     case $1 in
     src/wire/*.[ch] | src/plan/blocks.[ch]) ;;
@@ -26,19 +26,19 @@ above_in_perf() { # PATH
     esac
 }
 
-# The rows of the law: a pattern of what this file must not include.
+# Rules: a pattern of the headers that this file must not include.
 forbidden() { # PATH
     case $1 in
     src/*) echo '^(uct|ucm|infiniband|rdma|hip|hsa|cuda)/|^(xgmi|ucx_plugin|test|perf)/|muct_|verbs\.h' ;;
     # both sides have a base/: the plugin's files there begin with muct_
-    # is opened by any UCX: knows none
+    # any UCX opens it, so it includes no header of UCX
     ucx_plugin/loader/*) echo '^(uct|ucs|ucm|ucp)/|^(base|copy|xgmi|rdma|src|test|perf)/|morikv|mkv_' ;;
     ucx_plugin/base/*) echo '^base/[^m]|^(ucp|infiniband|rdma)/|^(copy|xgmi|src|test|perf)/|copy_|xgmi_|rdma_|morikv|mkv_' ;;
     ucx_plugin/copy/*) echo '^base/[^m]|^(ucp|hip|hsa|infiniband|rdma)/|xgmi|rdma_|^(src|test|perf)/|morikv|mkv_' ;;
     ucx_plugin/rdma/*) echo '^base/[^m]|^(ucp|hip|hsa)/|xgmi|^copy/|^(src|test|perf)/|morikv|mkv_' ;;
     ucx_plugin/xgmi/*) echo '^base/[^m]|^(ucp|infiniband|rdma)/|rdma_|^copy/|^(src|test|perf)/|morikv|mkv_' ;;
     ucx_plugin/*) echo '^base/[^m]|^ucp/|^(src|test|perf)/|morikv|mkv_' ;;
-    # what the product's kernel reaches without UCX: kernel and list, nothing else
+    # measures the product's kernel without UCX: includes kernel and list, nothing else
     perf/gpu/*) echo '^(uct|ucp|infiniband)/|^(base|rdma|ucx_plugin|test)/|xgmi_(md|iface|ep|map|queue|key)|^perf/(kv_perf|bench)/' ;;
     # tries parts of the product by themselves on a real runtime
     perf/risks/risks_nic.c) echo '^(uct|infiniband)/|^(rdma|ucx_plugin|src|test)/|^perf/(kv_perf|bench|gpu)/' ;;

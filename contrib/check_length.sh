@@ -1,14 +1,14 @@
 #!/bin/bash
 # Sizes. Half of a part's functions have at most 15 lines and 95 % at most 40. A folder has
 # at most 24 files, a part exports at most 15 functions a 1000 lines, and a header declares
-# the functions of one file: what is one object stays in one file, however long.
+# the functions of one file: one object stays in one file, however long.
 set -uo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib_check.sh"
 
 median=15 p95=40 most_files=24 most_exports=15
 
-# "PART EXPORTS" and "HEADER": what does not keep a rule yet. A number only
-# goes down. The public header and the wire format are contracts over many files.
+# "PART EXPORTS" and "HEADER": exceptions until they keep the rule. A number only goes down. The
+# public header and the wire format are contracts over many files.
 more_exports='src 17
 ucx_plugin/xgmi 16'
 many_files='src/morikv.h
@@ -36,7 +36,7 @@ functions() { # DIR FOLDER
         }' | sort -n
 }
 
-at() { # PER-CENT LINES..: the one that so many are not longer than
+at() { # PER-CENT LINES..: the length that this share does not exceed
     local share=$1
     shift
     local index=$((($# * share + 99) / 100))
@@ -102,7 +102,7 @@ check_exports() { # DIR PART
     lines=$(sources "$1" c h | grep "^$2/" | sed "s|^|$1/|" | xargs cat | wc -l)
     count=$(wc -l <<<"$defined")
     most=$(most_of "$more_exports" "$2" $most_exports)
-    # a few functions are no part
+    # too few functions to judge
     [ "$count" -lt 20 ] || [ $((1000 * count)) -le $((most * lines + lines / 2)) ] || {
         echo "$2: $count exported functions in $lines lines; expected at most $most in 1000"
         rc=1

@@ -1,7 +1,7 @@
 #!/bin/bash
 # The orders of memory that mori_xgmi relies on, in test/litmus, judged by herd7 under the
-# repaired C11 model. The result of a file must never be seen as it is, and must be seen with
-# the order weakened by the sed command of its `weaker:` line.
+# repaired C11 model. The result of a file must be impossible as it is, and possible when the sed
+# command of its `weaker:` line weakens the order.
 set -uo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib_check.sh"
 

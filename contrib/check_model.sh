@@ -1,7 +1,7 @@
 #!/bin/bash
-# The models of the protocol in test/model, searched exhaustively by spin. A model says in
-# its head for which definitions its assertions hold, `holds:`, and which of its rules,
-# taken out, must break one, `breaks:`; definitions that belong together have a `+` between.
+# The models of the protocol in test/model, searched exhaustively by spin. A model lists in its
+# head the definitions for which its assertions hold (`holds:`), and the rules whose removal must
+# break one (`breaks:`). A `+` joins definitions that belong together.
 set -uo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib_check.sh"
 

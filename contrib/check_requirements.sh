@@ -1,5 +1,5 @@
 #!/bin/bash
-# docs/dev/requirements-tests.md is what contrib/requirements makes of test/requirements.txt and
+# docs/dev/requirements-tests.md is the output of contrib/requirements for test/requirements.txt and
 # of the tags in the tests, and each tag names a row.
 set -uo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib_check.sh"

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Each public call of morikv.h is used by a tool, an example or the Python package, and each
 # option MORIKV_* is used there or is in the table of docs/morikv.md, which is the user's.
-# Tests and benchmarks do not count: what only they use is not public. No
+# Tests and benchmarks do not count: a call that only they use must not be public. No
 # transport of the plugin has more options than a limit.
 set -uo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib_check.sh"

@@ -1,5 +1,5 @@
 #!/bin/bash
-# The annotations of the Python package are whole and hold, by mypy --strict: for the oldest
+# The annotations of the Python package are complete and correct by mypy --strict: for the oldest
 # Python that it is installed with and for the newest one that is out.
 set -uo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib_check.sh"

@@ -2,8 +2,9 @@
 # Plain technical English: comments, docstrings and log texts have a subject and a verb.
 # Counted are sentences that begin with a pronoun or a fragment, people as subjects of code,
 # and verbs of speech with code as the subject. The parts are the C code of each folder, its
-# log texts, all comments of Python and of shell, make and m4, and the pages. Each part has limits;
-# Names of functions and of test cases contain no such word. check_commits.sh looks at subjects of commits.
+# log texts, all comments of Python and of shell, make and m4, and the pages. Each part has
+# limits. Names of functions and of test cases contain no such word. check_commits.sh looks at
+# subjects of commits.
 set -uo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib_check.sh"
 

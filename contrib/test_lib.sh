@@ -38,7 +38,7 @@ print_totals() {
     echo "$num_passed passed, $num_failed failed, $num_skipped skipped"
 }
 
-# Run a command with its output in a log; say something every half minute.
+# Run a command with its output in a log; print a line every half minute.
 logged() { # LOG COMMAND...
     local log=$1 pid start=$SECONDS
     shift
@@ -104,7 +104,7 @@ run_level() { # LEVEL
     } >"$logs/level-$1.result"
 }
 
-# Something every half minute, as CI takes silence for death.
+# Print a line every half minute, because CI ends a silent job.
 wait_for_lanes() {
     local last=$SECONDS lane running
 
@@ -207,7 +207,7 @@ stage() { # NAME COMMAND...
     local name=$1 rc start=$SECONDS before cpu times=$logs/times-stage-$1
     shift
 
-    times >"$times" # of this shell, which no $( ) would give
+    times >"$times" # a $( ) would give the times of its subshell
     before=$(sum_times "$times")
     logged "$logs/$name.log" "$@"
     rc=$?
@@ -263,7 +263,7 @@ variant_programs() { # VARIANT
     esac
 }
 
-# make itself redoes what a changed fragment asks for; this is what make cannot do.
+# Whether autoreconf must run in cases that make's own rules do not cover.
 need_autoreconf() {
     local name
 
@@ -286,7 +286,7 @@ compiler() { # gcc|clang
 if [ -d /var/cache/ucx-mori ]; then
     export CCACHE_DIR=/var/cache/ucx-mori/ccache CCACHE_BASEDIR=$tree CCACHE_NOHASHDIR=1
     export CCACHE_MAXSIZE=1G
-    export CCACHE_DEPEND=1 # make asks for the headers: what is new is not preprocessed twice
+    export CCACHE_DEPEND=1 # depend mode: a cache miss is not preprocessed twice
 fi
 
 # Choose the source folder. A tree that is built in itself cannot be built elsewhere, as make
@@ -352,9 +352,9 @@ check_tarball() { # VARIANT
     [ -z "$missing" ] || { echo "the tarball lacks these files; add them to EXTRA_DIST: $missing"; return 1; }
 }
 
-# ./configure && make, as the README has it, in a tree of its own: nothing that a build makes
-# is news to git, and what builds elsewhere or takes this build works after it. Of the tests those
-# that ask what configure has found: the others are the same in each build.
+# Run ./configure && make, as README does, in a separate tree. .gitignore must cover all files
+# that it makes, and later builds elsewhere and uses of this build must work. Only tests that
+# depend on configure's findings run: the others are the same in each build.
 build_in_tree() {
     local copy left programs
 
@@ -370,7 +370,7 @@ build_in_tree() {
         CCACHE_BASEDIR=$copy make -j"$jobs" check TESTS= check_PROGRAMS="$programs" || return 1
     left=$(git ls-files --others --exclude-standard)
     [ -z "$left" ] || { echo "git status shows what the build made: $left"; return 1; }
-    # the lane for AMD GPUs, but for its length
+    # the lane for AMD GPUs, shortened
     MKV_TEST_ONLY='test_xgmi_code$|uct_self' .ci/rocm --cpu --stages machine "$copy/lane" | tee "$copy/said" || return 1
     grep -q '^[4-9] passed, 0 failed' "$copy/said" && grep -q '^SIMULATED' "$copy/lane/gpu/report.txt" || return 1
     unshare --mount --propagation unchanged bash "$here/run_readme" "$copy" || return 1
@@ -414,7 +414,7 @@ check_no_check() {
         return 1
     fi
     grep -q 'no test was run: configure found no Check' <<<"$output" || { echo "$output"; return 1; }
-    # no compiler of the kernel and no tarball: refused, with what to do
+    # without a compiler of the kernel, outside a tarball: configure names the remedy
     if output=$(HIPCC=false "$tree/configure" -q --without-check 2>&1) ||
         ! grep -q 'no copy kernel for AMD GPUs: false does not compile' <<<"$output"; then
         echo "configure took a compiler that compiles no kernel: $output"
@@ -480,9 +480,9 @@ check_install() { # VARIANT
     rm -rf "$dest"
 }
 
-# The tarball builds, tests, installs and cleans up away from this tree: by clang, which is to
-# see everything as well, and whose warnings ask for no optimizer. The tests run that read
-# files of the sources; what the others do is the same here and there.
+# The tarball builds, tests, installs and cleans up away from this tree: by clang, which must
+# compile everything as well and needs no optimizer for its warnings. Only tests that read files
+# of the sources run; the others do the same in each build.
 run_distcheck() {
     local tests
     tests=$(tests_of "$(build_dir gcc)" unit |
@@ -492,8 +492,8 @@ run_distcheck() {
         DISTCHECK_CONFIGURE_FLAGS="CC='$(compiler clang)' CFLAGS=-O0 --enable-werror" && same_tarball
 }
 
-# The flags of distributions whose packages the linker optimizes: all references of a core to
-# UCX stay weak, or its link ends. A core of its own would take a minute.
+# The flags of distributions whose packages the linker optimizes: all references of a core to UCX
+# stay weak, or its link fails. Linking a whole core would take a minute.
 run_lto() {
     local header=$tree/ucx_plugin/muct_ucx_symbols.h optimizing='-O2 -fPIC -flto=auto -ffat-lto-objects' work rc
 
@@ -541,7 +541,7 @@ check_levels_whole() { # BUILD
     [ -z "$rest" ] || { echo "in no level of contrib/test: $rest"; return 1; }
 }
 
-# Kept: to ask make takes more than a second. Lanes ask side by side.
+# The list is kept, because make takes more than a second to print it. Lanes call this side by side.
 tests_in() { # BUILD
     local list=$1/.test-list mine=$1/.test-list.$BASHPID
 

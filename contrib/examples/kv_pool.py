@@ -66,7 +66,7 @@ class Pool:
         self.server.listen()
 
     def welcome(self):
-        """Answer engines that connect: where the pool's memory is. The kernel vouches for their pids."""
+        """Send each new engine the pool's location. The kernel vouches for the engines' pids."""
         while True:
             connection, _address = self.server.accept()
             try:

@@ -3,7 +3,7 @@
 /*
  * The smallest WRITE connector: two processes, one region a layer, 16 calls of the
  * library (and three to read errors). The parent is the prefill side, the child the
- * decode side; a socket pair stands for whatever carries the address between them.
+ * decode side; a socket pair stands for an engine's channel that carries the address.
  *
  *   UCX_TLS=tcp ./kv_write
  */
@@ -114,7 +114,7 @@ static int decode(int fd)
     xfer = open_xfer(ctx, wait_event(ctx, MKV_EV_PEER_READY).peer, MKV_DST, &map);
     MUST(mkv_xfer_expose(xfer, 0, &units, 1, NULL, 0));
     (void)wait_event(ctx, MKV_EV_DONE);  /* the bytes are here */
-    (void)wait_event(ctx, MKV_EV_QUIET); /* and nobody writes any more */
+    (void)wait_event(ctx, MKV_EV_QUIET); /* and no write follows */
     for (layer = 0; layer < LAYERS; ++layer) {
         for (i = 0; i < NUM; ++i) {
             if (cache[layer][blocks[i]][i] != 'A' + layer) {

@@ -180,11 +180,11 @@ class Decode(Instance):
             "text": bytes(made).decode("latin-1"),
             "instances": [prefill.name, self.name],
             "backend": prefill.backend.name,
-            "paths": [beside["paths"], prefill.paths],  # what UCX took: for puts, for gets
+            "paths": [beside["paths"], prefill.paths],  # transports for puts, for gets
         }
 
     def fetch(self, tokens, table, mode):
-        """Keys and values of the prompt. :return: what prefill says beside them."""
+        """Keys and values of the prompt. :return: prefill's answer beside them."""
         mine = table[: tiny_llm.blocks_of(len(tokens))]
         with self.transfer(next(self.ids), self.pairs, mode, Role.DST, table) as transfer:
             if mode == Mode.WRITE:
@@ -216,7 +216,7 @@ def server(decode, port):
         def answer(self, make, paths):
             try:
                 status, data = (200, make()) if self.path in paths else (404, b"")
-            except Exception as error:  # a request that fails is its own affair
+            except Exception as error:  # a failed request must not end the server
                 told = {"error": f"{type(error).__name__}: {error}"}
                 status, data = 500, json.dumps(told).encode()
             self.send_response(status)
@@ -258,7 +258,7 @@ def deployment(**programs):
             text=True,
         )
         processes.append(process)
-        for line in process.stdout:  # among UCX's own
+        for line in process.stdout:  # UCX may print lines, too
             if line.startswith(READY):
                 return line[len(READY) :].strip()
         raise RuntimeError(f"{role} has not started")

@@ -220,8 +220,8 @@ class Model:
         self.head = matrix(VOCABULARY, HIDDEN)
 
     def forward(self, tokens, start, cache, table, computed=lambda layer: None):
-        """The next token after these, which are at positions ``start`` and so on; what is before
-        them is in the cache, and they are when it returns.
+        """The next token after these, which are at positions ``start`` and so on; the cache holds
+        those before them, and on return these as well.
 
         :param computed: called when the cache holds keys and values of a layer.
         """
@@ -232,8 +232,8 @@ class Model:
                 cache.write(number, VALUES, table, position, times(layer.values, vector))
             cache.gpu.synchronize()  # an engine has an event here, and a gate behind it
             computed(number)
-            # Keys are turned here and not in the cache: a turned one could change places with
-            # another one, if their values did as well, and no token would differ.
+            # Keys are rotated here and not in the cache. If the cache held rotated keys, swapped
+            # entries would not change any token.
             keys = cache.read(number, KEYS, table, start + len(tokens))
             keys = [rotate(key, position) for position, key in enumerate(keys)]
             values = cache.read(number, VALUES, table, start + len(tokens))
@@ -254,7 +254,7 @@ class Model:
         return made
 
     def generate(self, tokens, max_tokens, cache):
-        """All in one process, as every answer must be."""
+        """Generate in one process: the expected answer."""
         table = cache.allocate(len(tokens) + max_tokens)
         first = self.forward(tokens, 0, cache, table)
         made = self.decode(first, len(tokens), max_tokens, cache, table)

@@ -7,11 +7,11 @@
     toy_pd.py prefill|decode NAME ROUTER_PORT
     toy_pd.py bench [BACKEND..]          # all of them, by each MORIKV_BACKEND, three times; default auto
 
-Start them in any order: instances ask the router until it is there, and again and again, which
-is their heartbeat. The router answers GET /health with 200 when a prefill and a decode instance
-have connected (PEER_READY), and POST /generate {"tokens": [..], "max_tokens": n}: decode shows
-its blocks, prefill writes the caches into them, and the first token comes with DONE. An instance
-that does not answer is forgotten, and may come back under its name.
+Start them in any order: instances call the router until it answers, and repeat the call as their
+heartbeat. The router answers GET /health with 200 when a prefill and a decode instance have
+connected (PEER_READY), and POST /generate {"tokens": [..], "max_tokens": n}: decode shows its
+blocks, prefill writes the caches into them, and the first token comes with DONE. An instance that
+does not answer is forgotten, and may come back under its name.
 
 The model's next token depends on every byte of the caches, so that a wrong one shows.
 """
@@ -96,7 +96,7 @@ def serve(port, routes):
             body = self.rfile.read(length)
             try:
                 status, value = routes[self.path](json.loads(body) if body else None)
-            except Exception as error:  # a request that fails is its own affair
+            except Exception as error:  # a failed request must not end the server
                 status, value = 500, {"error": f"{type(error).__name__}: {error}"}
             data = json.dumps(value).encode()
             self.send_response(status)
@@ -166,7 +166,7 @@ class Instance:
     def give(self, id, blocks):
         with self.lock:
             self.inboxes.pop(id, None)
-            self.free += blocks  # and the next one gets others, in another order
+            self.free += blocks  # so that the next request gets other blocks, in another order
             self.lock.notify_all()
 
     def map_of(self, name):
@@ -212,7 +212,7 @@ class Instance:
                 pass
             transfer.close()
         cache = bytearray(b"".join(bytes(self.memory[b * BLOCK : (b + 1) * BLOCK]) for b in blocks))
-        if "TOY_FORGET" in os.environ:  # what a test of this one must notice
+        if "TOY_FORGET" in os.environ:  # wrong bytes, which a test of this example must notice
             cache = bytearray(len(cache))
         self.give(id, blocks)
         made = [first]
@@ -238,7 +238,7 @@ class Instance:
                         self.known.add(other["blob"])
                         self.context.add_peer(base64.b64decode(other["blob"]))
             except OSError:
-                pass  # it is not there yet, or not any more
+                pass  # the router has not started yet, or has ended
             time.sleep(BEAT_S)
 
     def run(self):
@@ -324,8 +324,9 @@ kept = []
 
 
 def keep_port():
-    """A port of our own until we end: the kernel chooses it, and a socket that is bound and does
-    not listen keeps it. Servers set SO_REUSEADDR, so that they listen there all the same."""
+    """A port that stays reserved until this process ends. The kernel chooses it, and a bound
+    socket that does not listen keeps it. Servers can listen there because they set
+    SO_REUSEADDR."""
     kept.append(socket.socket())
     kept[-1].bind(("", 0))
     kept[-1].setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # after bind(): no socket shares it

@@ -1,4 +1,4 @@
-# MKV_SUMMARY: what was chosen.
+# MKV_SUMMARY: prints the chosen settings.
 AC_DEFUN([MKV_SUMMARY], [
     check_hint=
     AS_IF([test "x$have_check" = xno], [check_hint=': make check will fail; install Check >= 0.12'])

@@ -99,8 +99,8 @@ AC_DEFUN([MKV_UCX], [
         AC_SUBST([UCX_CORE_]minor[_CFLAGS])
     ])
 
-    # a core's references to UCX are weak; any other that nothing defines is a mistake.
-    # With sanitizers the program brings what they refer to.
+    # a core's references to UCX are weak; any other undefined reference is a mistake. With
+    # sanitizers the program defines their symbols.
     MKV_NO_UNDEFINED=
     AS_IF([test "x$enable_sanitize" = xno], [MKV_NO_UNDEFINED=-Wl,-z,defs])
     AC_SUBST([MKV_NO_UNDEFINED])

@@ -187,14 +187,14 @@ class Axis:
     """
 
     groups: Sequence[int] = ()
-    """Elements (heads, channels) over all ranks; empty: nobody shares them out."""
+    """Elements (heads, channels) over all ranks; empty: they are not shared out."""
     inner_bytes: int = 0
     """Of an element; 0: what is left of the block."""
     outer: int = 1
     is_first: bool = False
-    """The elements lie outside of the tokens."""
+    """The elements are the outer dimension, the tokens the inner one."""
     is_replicated: bool = False
-    """Every rank holds the same."""
+    """All ranks hold equal data."""
     rank: int = 0
     """Among ``size`` ranks that share; of a ``size`` of 0: the topology's TP ranks."""
     size: int = 0
@@ -220,9 +220,9 @@ class MapInfo:
     dst_bytes_per_unit: int
     """The destination's, of all its sources."""
     num_sources: int
-    """Ranks that give to the destination."""
+    """Source ranks that hold data of the destination."""
     num_destinations: int
-    """Ranks that the source gives to."""
+    """Destination ranks that get data of the source."""
 
 
 @dataclass(frozen=True)
@@ -242,7 +242,7 @@ class Event:
     text: str
     peer: Peer | None
     transfer: Transfer | None
-    """None if it is not about one, or if that was closed meanwhile."""
+    """None if the event concerns no such object, or if that was closed meanwhile."""
     id: int
     """The transfer's; MSG: as sent."""
     epoch: int
@@ -252,7 +252,7 @@ class Event:
     """EXPOSED: the peer's blocks, as ``remote``, by component. DONE: those exposed."""
     header: bytes = b""
     data: bytes = b""
-    """EXPOSED: meta of the other side; DONE: what came with its seal; MSG, NOTE: as sent."""
+    """EXPOSED: meta of the other side; DONE: the bytes of its seal; MSG, NOTE: as sent."""
     operation: Operation | None = None
     """DONE, FAILED, ABORTED and QUIET of one that is not closed."""
 
@@ -286,7 +286,7 @@ class TransferInfo:
     """Pieces of memory."""
     completed: int
     bytes: int
-    """Completed; passive side: as told by DONE."""
+    """Completed; passive side: as reported in DONE."""
     age_ns: int
     num_ucp_calls: int
 
@@ -300,7 +300,7 @@ class LegInfo:
     waiting_for: str
     is_quiet: bool
     bytes: int
-    """Completed; passive side: as told by its end."""
+    """Completed; passive side: as reported at its end."""
 
 
 def block_array(blocks: Blocks) -> tuple[Any, int, Any]:

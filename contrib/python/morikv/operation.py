@@ -24,7 +24,7 @@ class OperationInfo:
     error: str
     is_quiet: bool
     pieces: int
-    """Neighbours on both sides are one."""
+    """Pieces that adjoin on both sides count as one."""
     bytes: int
     num_ucp_calls: int
     age_ns: int

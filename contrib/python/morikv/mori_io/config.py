@@ -44,7 +44,7 @@ class StatusCode(enum.IntEnum):
 @dataclass
 class IOEngineConfig:
     host: str = ""
-    """Told to peers, and not listened at: there is no control port."""
+    """Sent to peers. This engine does not listen there: it has no control port."""
     port: int = 0
 
 

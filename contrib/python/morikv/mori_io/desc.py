@@ -47,7 +47,7 @@ class EngineDesc(_Packed):
     hostname: str
     host: str
     port: int
-    """As configured, or 1: nobody listens, connections are UCX's."""
+    """As configured, or 1. The engine does not listen there: UCX makes the connections."""
     pid: int
     instance: int
     """Random: a restarted engine of the same key is another one."""
@@ -79,7 +79,7 @@ class MemoryDesc(_Packed):
     id: int = 0
     """libmorikv's number of the region."""
     epoch: int = 0
-    """Of the engine's regions, from which on it is there."""
+    """First epoch of the engine's regions that contains it."""
     device_id: int = -1
     device_bus_id: str = ""
     """PCI address of the GPU, in lower case; empty: host memory, or not known."""

@@ -72,7 +72,7 @@ class Post:
     mode: Mode
     pieces: Pieces
     epoch: int
-    """Of the peer's regions, from which on the memory there is known."""
+    """First epoch of the peer's regions that contains the remote memory."""
     uid: int
     timeout_ms: int
     status: TransferStatus

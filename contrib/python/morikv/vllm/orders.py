@@ -35,7 +35,7 @@ class Step:
     tokens: int
     """Computed when the step has ended."""
     total: int
-    """Of the prompt, that are sent."""
+    """Tokens of the prompt that are sent."""
 
 
 @dataclass
@@ -47,7 +47,7 @@ class Load:
     """:attr:`Place.blob` of each rank."""
     mode: str
     blocks: Blocks
-    """To be filled: the last ones of the prompt, as the first may be cached here."""
+    """Blocks to fill: the last ones of the prompt, as the first may be cached here."""
     epoch: int = 0
     """Of the transfer: several requests of one prompt have one id, and an epoch each."""
     more: int = 0
@@ -63,10 +63,10 @@ class Orders(KVConnectorMetadata):
     drops: dict[str, int] = field(default_factory=dict)
     """Requests that ended without blocks, and their transfers; none is reported."""
     failures: list[str] = field(default_factory=list)
-    """Requests whose cache cannot come."""
+    """Requests whose cache cannot be loaded."""
     aborts: list[str] = field(default_factory=list)
-    """Loads that nobody wants any more."""
+    """Loads that are no longer wanted."""
     keeps: list[tuple[int, list[str]]] = field(default_factory=list)
-    """Transfers that wait here to be scheduled, and by whom they are held."""
+    """Transfers that wait here to be scheduled, and the peers that hold them."""
     releases: list[tuple[int, list[str], int]] = field(default_factory=list)
     """Transfers that a request does not need, and how many others still do."""

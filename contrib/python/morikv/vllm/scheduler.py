@@ -19,7 +19,7 @@ from .params import Receive, Send, parse, wants_cache, wants_peers
 logger = logging.getLogger("vllm.morikv")
 
 _COMPLETE = (RequestStatus.FINISHED_LENGTH_CAPPED, RequestStatus.FINISHED_STOPPED)
-#: Time between two messages of a decode engine that a request still waits there, in seconds.
+#: Interval in seconds at which a decode engine reports that a request still waits there.
 _KEEP_S = 5.0
 
 
@@ -40,7 +40,7 @@ class Scheduler:
         self._loading: set[str] = set()
         #: Requests that have not requested their cache yet.
         self._waiting: dict[str, Receive] = {}
-        #: Requests for a cache that cannot come, as their parameters are wrong.
+        #: Requests for a cache that cannot be loaded, because their parameters are wrong.
         self._bad: set[str] = set()
         self._kept = 0.0
 
