@@ -5,9 +5,9 @@
 
 /**
  * @file
- * How a polling loop shares a processor: it spins as long as an answer may come at
- * once, then lets others run before each further look. Processes that wait for each
- * other make progress even where there are fewer processors than processes.
+ * How a polling loop shares a processor: it spins for a short time, then yields before
+ * each further poll. Processes that wait for each other make progress even where there
+ * are fewer processors than processes.
  */
 
 #include <sched.h>

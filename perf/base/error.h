@@ -19,7 +19,7 @@ void perf_message_prefix(const char *prefix);
 /** Print one line and keep it for @ref perf_last_error. */
 void perf_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/** Print one line about something that costs precision or speed but not truth. */
+/** Print one line about a loss of precision or speed; results stay correct. */
 void perf_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /** Text of the latest error without its prefix, or "". Valid until the next one. */

@@ -12,8 +12,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/** Characters of a line, without and with --wide; on a terminal that has fewer, but as
- * many as a row without a note takes, those of the terminal. */
+/** Characters of a line, without and with --wide. A narrower terminal sets the width if
+ * it has room for a row without a note. */
 #define PERF_TABLE_WIDTH 100
 #define PERF_TABLE_NARROW 76
 #define PERF_TABLE_WIDE 200

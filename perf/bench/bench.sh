@@ -19,7 +19,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export UCX_PLUGIN_PATH=$build/.libs UCX_WARN_UNUSED_ENV_VARS=n
 
-# Rows, with the least times of some runs: what others do on the machine only adds to them.
+# Rows, with the least times of some runs: other work on the machine can only increase times.
 native() { # ARG...
     for _ in 1 2 3 4 5; do
         "$build/perf/bench/bench_plan" "$@" --warmup_iter 20 --num_iter 100 2>/dev/null
@@ -349,7 +349,7 @@ expose() {
     done < <("$build/perf/bench/bench_expose" 2>/dev/null)
 }
 
-# UCX's build decides what UCX checks in every call.
+# Print which checks UCX's build makes in each call.
 checks() {
     ucx_info -b 2>/dev/null | awk '
         $2 == "ENABLE_ASSERT" && $3 { text = text ", assertions" }
@@ -358,7 +358,7 @@ checks() {
 }
 
 # Counts of this library, of mori_xgmi and of mori_rdma. They depend neither on UCX nor on the
-# machine, except for the gain, which is a ratio. A READ that its owner puts is left out, as
+# machine, except for the gain, which is a ratio. A READ that its owner puts is left out, because
 # its waiting would be counted.
 figures() {
     local op merged alone step

@@ -1,9 +1,9 @@
 #!/bin/bash
 # Whether a block costs the host more than it did: instructions of libmorikv, mori_xgmi and
 # mori_rdma (those of a work request or a key) against the figures that are kept in
-# perf/bench/baseline. More than 5 % above one is an error; what is meant is kept by --update, in
-# the commit that changes it. A gain (NAME.gain) is a ratio: an error below 1.1, and more than 5 %
-# below what is kept.
+# perf/bench/baseline. More than 5 % above one is an error. --update keeps an intended change, in
+# the commit that makes it. A gain (NAME.gain) is a ratio: below 1.1, or more than 5 % below the
+# kept one, is an error.
 #
 #   perf/bench/bench_check.sh BUILDDIR [--update]
 #   perf/bench/bench_check.sh --self-test

@@ -4,8 +4,8 @@
  * Cost for the host of a piece of a block that is cut, from the post to its completion:
  * blocks of 16 tokens of one head go from rank 0 of 8 to rank 0 of 4, where they are
  * every second 256 bytes. GPU memory that is not copied (HIPCPU_COPY=0), two contexts
- * of this process; that of the peer only progresses, and is not counted. One dump under
- * callgrind.
+ * of this process. The peer's context only makes progress, and is not counted. One dump
+ * under callgrind.
  */
 
 #include "perf/bench/bench_pair.h"

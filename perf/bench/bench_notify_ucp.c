@@ -125,7 +125,7 @@ static int bench_round(void *arg)
     return 0;
 }
 
-/* Once, so that the endpoint is connected on both sides before it is counted. */
+/* Connect the endpoint on both sides, which must not be counted. */
 static int bench_connect(bench_t *bench)
 {
     const ucp_am_handler_param_t param = {.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID |

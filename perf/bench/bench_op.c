@@ -3,8 +3,8 @@
 /*
  * Cost for the host of a piece of a one-sided operation, from the post to quiet: 4096
  * scattered pieces of GPU memory that is not copied (HIPCPU_COPY=0), as mori.io's
- * batches are. Two contexts of this process; that of the peer only progresses, and is
- * not counted. Each row is a separate dump under callgrind.
+ * batches are. Two contexts of this process. The peer's context only makes progress,
+ * and is not counted. Each row is a separate dump under callgrind.
  */
 
 #include "perf/bench/bench_pair.h"

@@ -51,7 +51,7 @@ mkv_xfer_attr_t bench_query(const mkv_xfer_t *xfer);
 int bench_xfer_open(bench_side_t sides[2], const mkv_xfer_params_t *params,
                     const mkv_units_t *exposed, mkv_xfer_t *xfers[2]);
 
-/** End it when more was posted than a transfer can be done with. */
+/** Abort a transfer that was posted more than its blocks, and so cannot be DONE. */
 int bench_xfer_abort(bench_side_t sides[2], mkv_xfer_t *xfers[2]);
 
 void bench_pair_close(bench_side_t sides[2]);

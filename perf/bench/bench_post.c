@@ -53,7 +53,7 @@ static int bench_post(bench_t *bench, uint64_t *ns_p)
     return (status == MKV_OK) ? 0 : bench_fail("a post");
 }
 
-/* The caller goes on as it always does, and the peer unless it is stalled. */
+/* Progress the caller, and the peer unless it is stalled. */
 static void bench_go_on(bench_t *bench, bool is_stalled)
 {
     mkv_xfer_attr_t attr;

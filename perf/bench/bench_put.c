@@ -3,14 +3,13 @@
 /*
  * Bandwidth of UCP's puts to a process that sleeps meanwhile, as the server of
  * ib_write_bw does and that of ucx_perftest does not. Two processes: the target waits
- * on its worker's descriptor, or looks again and again; so does the one that puts,
- * which keeps 128 puts under way, as ib_write_bw. Prints MB (2^20 bytes) a second, as
- * both do.
+ * on its worker's descriptor, or polls. The initiator does the same, and keeps 128 puts
+ * in flight, as ib_write_bw does. Prints MB (2^20 bytes) a second, as both do.
  *
  *   bench_put BYTES COUNT TARGET-DEVICES DEVICES [TARGET-WAIT [WAIT]]
  *
  * DEVICES are UCX_NET_DEVICES of either process, waits are "sleep" or "poll". By
- * default the target sleeps and the other one polls.
+ * default the target sleeps and the initiator polls.
  */
 
 #include "perf/base/clock.h"
@@ -53,7 +52,7 @@ static int bench_check(ucs_status_t status, const char *what)
     return (status == UCS_OK) ? 0 : -1;
 }
 
-/* ---- what the two tell each other ---- */
+/* ---- messages between the two ---- */
 
 static int bench_send(bench_side_t *side, const void *data, size_t length)
 {
@@ -163,7 +162,7 @@ static int bench_target(bench_side_t *side)
     return (bench_recv(side, &word, sizeof(word)) > 0) ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
-/* ---- the one that puts ---- */
+/* ---- the initiator ---- */
 
 static void bench_ep_failed(void *arg, ucp_ep_h ep, ucs_status_t status)
 {
@@ -209,7 +208,7 @@ static void bench_put_ended(void *request, ucs_status_t status, void *arg)
     ucp_request_free(request);
 }
 
-/* Puts, never more than the depth under way, until all have ended. */
+/* Post puts, at most the depth in flight, until all have ended. */
 static int bench_puts(bench_side_t *side, unsigned long count)
 {
     const ucp_request_param_t param = {

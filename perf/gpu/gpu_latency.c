@@ -2,8 +2,8 @@
 
 /*
  * Least cost of one small piece, and of the ways to notice its arrival: the reference
- * for mori_xgmi's latency. A sender that waits for an answer between two pieces finds
- * the GPU idle, and it takes longer to begin.
+ * for mori_xgmi's latency. If the sender waits for an answer between two pieces, the
+ * GPU is idle and takes longer to start.
  */
 
 #include "perf/gpu/gpu_bench.h"

@@ -460,7 +460,7 @@ static void usage(void)
 }
 
 typedef struct arguments {
-    const char *hip, *only, *json; /* NULL: not said */
+    const char *hip, *only, *json; /* NULL: not given */
 } arguments_t;
 
 static const struct option long_options[] = {{"hip", required_argument, NULL, 'h'},
@@ -475,7 +475,7 @@ static const struct option long_options[] = {{"hip", required_argument, NULL, 'h
                                              {"help", no_argument, NULL, '?'},
                                              {NULL, 0, NULL, 0}};
 
-/* false: it is none of the numbers */
+/* @return false: the option takes no number. */
 static bool parse_number(int option, const char *text)
 {
     switch (option) {

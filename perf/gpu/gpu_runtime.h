@@ -8,8 +8,8 @@
  * The GPU as a benchmark sees it: the runtime's functions, found by dlopen like the
  * product finds them, and two devices with memory, stream and copy kernel each.
  *
- * Everything ends the program with a text when the runtime refuses: a benchmark has
- * nothing to fall back to.
+ * Each function prints the error and ends the program when the runtime fails: a
+ * benchmark has no fallback.
  */
 
 #include "xgmi/copy/xgmi_list.h"

@@ -1,4 +1,4 @@
-# gpu_limits: what the GPUs can do without UCX.
+# gpu_limits: rates of the GPUs without UCX.
 noinst_LTLIBRARIES += perf/gpu/libgpuruntime.la
 perf_gpu_libgpuruntime_la_SOURCES = perf/gpu/gpu_runtime.c perf/gpu/gpu_runtime.h
 perf_gpu_libgpuruntime_la_CPPFLAGS = $(AM_CPPFLAGS)

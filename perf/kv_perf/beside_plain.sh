@@ -1,6 +1,6 @@
 #!/bin/bash
 # Run a plan over UCX's own lane between two GPUs and over mori_xgmi, in turn: medians of
-# both, their ratios, and red where mori_xgmi is slower by more than 5 %.
+# both, their ratios, and a failure where mori_xgmi is slower by more than 5 %.
 #
 #   perf/kv_perf/beside_plain.sh LANE FOLDER [MORI_KV_PERF-OPTION...]
 #
@@ -31,7 +31,7 @@ shift 2
 case $lane in
 rocm_ipc) plain=(env -u UCX_PLUGIN_PATH "UCX_TLS=rocm_ipc,rocm_copy,tcp") ;;
 cuda_ipc) plain=(env -u UCX_PLUGIN_PATH "UCX_TLS=cuda_ipc,cuda_copy,tcp") ;;
-tcp) plain=(env "UCX_TLS=mori_copy,tcp") ;; # what packs GPU memory has to be there
+tcp) plain=(env "UCX_TLS=mori_copy,tcp") ;; # a transport that packs GPU memory must be present
 *) die "the lane is '$lane'; expected rocm_ipc, cuda_ipc or tcp" ;;
 esac
 mori=(env "UCX_TLS=mori_xgmi,mori_copy,tcp")

@@ -39,7 +39,7 @@ void perf_caches_close(perf_caches_t *caches)
     }
 }
 
-/* How a unit is made, for ranks of other numbers. */
+/* Describe a unit's layout, for peers with another number of ranks. */
 static void perf_caches_describe(const perf_caches_t *caches, unsigned component,
                                  mkv_region_t *region)
 {
@@ -175,7 +175,7 @@ static const mkv_units_t *perf_units_find(const mkv_event_t *event, uint32_t com
     return NULL;
 }
 
-/* Blocks of the peer that go with such a list. */
+/* Number of the peer's blocks that a list of our blocks corresponds to. */
 static uint32_t perf_caches_peer_num(const perf_caches_t *caches,
                                      const perf_admitted_t *admitted,
                                      unsigned component, uint32_t start, uint32_t num)
@@ -246,7 +246,7 @@ uint64_t perf_caches_pieces(const mkv_map_t *map, const mkv_units_t *units,
     for (i = 0; i < attr.num_components; ++i) {
         for (k = 0; k < num_units; ++k) {
             if (units[k].component == attr.components[i].component) {
-                /* of the shorter blocks, where they differ */
+                /* the side with smaller blocks has more */
                 num = (units[k].num_local > units[k].num_remote) ? units[k].num_local
                                                                  : units[k].num_remote;
                 pieces += num * attr.components[i].num_pairs;

@@ -1,11 +1,11 @@
 #!/bin/bash
-# Bandwidth of UCX's own lane and of one of ours, of runs in turn: their ratios, and whether ours
-# is slower than may be.
+# Compare the bandwidth of UCX's own lane and of one of ours, in alternate runs: print the ratios,
+# and fail when ours is too slow.
 #
 #   perf/kv_perf/lane_ratios.sh FIGURES median|mean
 #
 # A line of FIGURES is a run: API, operation, bytes of a block, lane, bandwidth in any unit. The
-# lanes are two; ours begins with mori_. LANE_LEAST (0.95) is the least ratio that is not red.
+# lanes are two; ours begins with mori_. LANE_LEAST (0.95) is the least ratio that passes.
 #
 # Exit status 1: a ratio is less. 2: there are no figures of two lanes, or not as many of each.
 set -uo pipefail

@@ -26,7 +26,7 @@ typedef struct perf_launch {
 } perf_launch_t;
 
 
-/* The n-th GPU of those that the user lets us see. */
+/* The n-th GPU of those that the user's variables leave visible. */
 static void perf_launch_see_device(unsigned device)
 {
     const char *visible = getenv("HIP_VISIBLE_DEVICES");
@@ -127,7 +127,7 @@ static void perf_launch_forward(int number)
     }
 }
 
-/* Time for the others to see the end of a process, and to print their errors. */
+/* Time in which the other processes notice the end of one, and print their errors. */
 enum { PERF_OTHERS_END_S = 2 };
 
 static void perf_launch_end_late(int number)
@@ -145,7 +145,8 @@ static void perf_launch_let_others_end(void)
     alarm(PERF_OTHERS_END_S);
 }
 
-/* Wait for everybody; a signal is news, an exit status was explained by its owner. */
+/* Wait for all processes. Report a signal; a process that exits has printed its own
+ * error. */
 static int perf_launch_wait(perf_launch_t *launch)
 {
     int status, result = EXIT_SUCCESS;

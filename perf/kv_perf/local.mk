@@ -41,7 +41,7 @@ EXTRA_DIST += perf/kv_perf/beside_plain.sh perf/kv_perf/lane_ratios.sh perf/kv_p
 	perf/kv_perf/side_by_side.py
 perf_kv_perf_mori_kv_perf_LDADD = perf/kv_perf/libkvcompute.la perf/kv_perf/libkvrun.la
 
-# Pictures of what it writes as JSON
+# Pictures of its JSON output
 bin_SCRIPTS += perf/kv_perf/mori_kv_plot
 CLEANFILES += perf/kv_perf/mori_kv_plot
 EXTRA_DIST += perf/kv_perf/mori_kv_plot.in
@@ -50,7 +50,7 @@ perf/kv_perf/mori_kv_plot: perf/kv_perf/mori_kv_plot.in Makefile
 	$(AM_V_GEN)sed -e 's|@version@|$(PACKAGE_VERSION)|' \
 		$(srcdir)/perf/kv_perf/mori_kv_plot.in >$@ && chmod +x $@
 
-# The manual page is what --help says.
+# The manual page is made from --help.
 if HAVE_HELP2MAN
 man1_MANS = perf/kv_perf/mori_kv_perf.1 perf/kv_perf/mori_kv_plot.1 contrib/mori_doctor.1 contrib/mori_env.1 contrib/mori_prove.1
 CLEANFILES += $(man1_MANS)

@@ -67,7 +67,7 @@ struct perf_model_run {
 };
 
 
-/* Layers [lo, hi), when they have been computed */
+/* Layers [lo, hi), once they have been computed */
 static int perf_slot_post_part(perf_slot_t *slot, uint32_t leg, uint32_t lo,
                                uint32_t hi)
 {
@@ -236,7 +236,7 @@ static uint32_t *perf_model_start(perf_model_run_t *model, uint64_t number,
                           leg];
 }
 
-/* READ at prefill: message of decode, sent before the request was admitted here. */
+/* READ at prefill: decode's message, which may precede the request's admission here. */
 static int perf_slot_expose_received(perf_slot_t *slot)
 {
     perf_model_run_t *model = slot->model;
@@ -506,7 +506,8 @@ static int perf_model_move(perf_model_run_t *model)
     return perf_model_result(model);
 }
 
-/* Which rank we are of how many. Equal sides are pairs that know of no others. */
+/* This process's rank and the number of ranks. With equal sides each pair runs apart
+ * from the others. */
 static perf_session_rank_t perf_model_rank(const perf_model_run_t *model)
 {
     const perf_options_t *options = model->options;

@@ -18,7 +18,8 @@
 
 enum { PERF_AGREEMENT = 4096 };
 
-/* The sides must have the same run; on one host they do unless the parent erred. */
+/* Both sides must have the same options; on one host a difference is the parent's
+ * fault. */
 static int perf_agree_with(perf_channel_t *channel, const char *mine, char *other)
 {
     char text[512];
@@ -37,8 +38,8 @@ static int perf_agree_with(perf_channel_t *channel, const char *mine, char *othe
     return 0;
 }
 
-/* When the sides of a connection fail together, the center prints the error, unless it
- * learns in time that a leaf was first. */
+/* When both sides of a connection fail, the center prints the error, unless a leaf's
+ * notification arrives first. */
 enum { PERF_CENTER_SPEAKS_MS = 500 };
 
 /* Whether another process has printed its error. If not, notify all others that this

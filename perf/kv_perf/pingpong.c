@@ -2,8 +2,8 @@
 
 /*
  * Rounds come in bursts. The resources of a request, transfers opened and exposed on
- * both sides, are prepared before a burst and released after it: in an inference engine
- * that happens while the prompt is computed, long before the blocks can move.
+ * both sides, are prepared before a burst and released after it: an inference engine
+ * prepares them while it computes the prompt, long before the blocks can move.
  */
 
 #include "perf/kv_perf/pingpong.h"

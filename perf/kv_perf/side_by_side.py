@@ -4,17 +4,18 @@
 
     side_by_side.py [OPTION...] [ENGINE...]
 
-ENGINE is morikv, nixl or mooncake, and what it alone has: nixl+UCX_TLS=tcp,self sets a
+ENGINE is morikv, nixl or mooncake, with its own settings: nixl+UCX_TLS=tcp,self sets a
 variable, +MEMORY=DRAM its memory, +PYTHON=/usr/bin/python3.13 its interpreter. Each runs in
-two processes of this host, one after the other; what cannot run says why in its row.
+two processes of this host, one after the other; the row of an engine that cannot run has the
+reason.
 
 A request is a list of pages, layer by layer, of what vLLM keeps for DeepSeek-V4-Pro: 30
 layers of an entry for 4 tokens (576 bytes, and 132 of the indexer), 31 of one for 128, and 61
-of the last 128 tokens. Pages lie where a permutation by the case's seed says, of its own on
-either side, with NumPy's default generator: the block tables are CollectiveX's. A burst
-posts its requests and waits for all; two are not timed, eight are, three times over. Bursts
-whose pages or whose pool are too many are left out, from the largest on. Of each page every
-byte is compared. Beside them one piece as large as a request: bulk.
+of the last 128 tokens. Each side permutes its pages by a seed of the case, with NumPy's default
+generator, so that the block tables are CollectiveX's. A burst posts its requests and waits for
+all; two warm up, eight are timed, three times over. Bursts with too many pages or too large a
+pool are left out, from the largest on. Every byte of each page is compared. The row "bulk" moves
+one piece as large as a request.
 
 Exit status: 0, 1 when bytes were wrong or an engine failed, 3 for a wrong option.
 """
@@ -36,14 +37,14 @@ from array import array
 
 WARMUP, TIMED, TRIALS = 2, 8, 3
 LIMIT_S = 600
-MOST_PAGES = 2_250_000  # of a burst of several requests, as there
+MOST_PAGES = 2_250_000  # of a burst of several requests, as in CollectiveX
 # layers, tokens an entry, bytes of it; the indexer has a region of its own
 REGIONS = (("csa", 30, 4, 576), ("csa-idx", 30, 4, 132), ("hca", 31, 128, 576))
 WINDOW = ("window", 61, 128, 576)
 
 
 class Missing(Exception):
-    """Why an engine is not there."""
+    """The reason why an engine cannot run."""
 
 
 # ---- The workload ------------------------------------------------------------------
@@ -93,7 +94,7 @@ def allowed(options, isl, page):
 
 
 def points(options):
-    """A case for each row: what it is, and the lists of each request of its burst."""
+    """A case for each row: its description, and the lists of each request of its burst."""
     for isl in options.isl:
         for page in options.page_tokens:
             bursts = allowed(options, isl, page)
@@ -246,7 +247,7 @@ class Mooncake:
     def __init__(self, _name):
         from concurrent.futures import ThreadPoolExecutor
 
-        # without these it opens a connection a piece, and refuses what a batch of its own has
+        # without these it opens a connection for each piece, and refuses a batch of this size
         os.environ.setdefault("MC_TCP_ENABLE_CONNECTION_POOL", "1")
         os.environ.setdefault("MC_TCP_MAX_QUEUED_TRANSFERS_PER_PEER", "1000000")
         from mooncake.engine import TransferEngine
@@ -409,14 +410,14 @@ def side(options):
         line.send({"error": text})
         status = 1
     sys.stdout.flush()
-    os._exit(status)  # what the libraries do at the end is none of the measurement
+    os._exit(status)  # skip the libraries' destructors, which are not measured
 
 
 # ---- The table ---------------------------------------------------------------------
 
 
 def run_engine(spec, options, folder, what):
-    """Rows of one engine, or why there are none."""
+    """Rows of one engine, or the reason for none."""
     name, *settings = spec.split("+")
     extra = dict(setting.split("=", 1) for setting in settings)
     memory = extra.pop("MEMORY", options.memory)

@@ -128,7 +128,7 @@ static void perf_flow_reap(perf_sweep_t *sweep, perf_flow_t *flow, uint64_t *see
     perf_run_going(sweep->run, now_ns);
 }
 
-/* How far the first of my flows is in its row. */
+/* Show the position of this process's first flow in its row. */
 static void perf_sweep_show(const perf_sweep_t *sweep)
 {
     const perf_flow_t *flow;
@@ -187,7 +187,7 @@ static int perf_sweep_posts(perf_sweep_t *sweep, uint64_t *seen, uint64_t to,
     return 0;
 }
 
-/* When my flows had moved all. */
+/* Time at which this process's flows had moved all their bytes. */
 static void perf_sweep_ends(perf_sweep_t *sweep, uint64_t start_ns)
 {
     perf_result_t *result = &sweep->result;

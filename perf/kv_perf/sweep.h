@@ -89,7 +89,8 @@ void perf_sweep_plan(perf_sweep_t *sweep);
 int perf_flow_post(perf_sweep_t *sweep, perf_flow_t *flow, uint64_t warmup);
 
 /**
- * For each of my flows, or each of the others' flows that touch me.
+ * Call a function for each flow of this process, or for each flow of others that
+ * touches this process.
  *
  * @return 0, or -1 after the first that failed.
  */

@@ -19,7 +19,7 @@ static int perf_move_init(perf_move_t *move, const perf_list_t *prefill,
 
     move->num_blocks = decode->num - start;
     size = move->num_blocks * sizeof(*move->src);
-    move->src = malloc(size + 1); /* all may be there already */
+    move->src = malloc(size + 1); /* decode may have all blocks already */
     move->dst = malloc(size + 1);
     if ((move->src == NULL) || (move->dst == NULL)) {
         perf_error("no memory for the %u blocks of a request", move->num_blocks);

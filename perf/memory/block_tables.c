@@ -266,7 +266,7 @@ static int perf_block_tables_age_once(perf_block_tables_t *tables,
     return 1;
 }
 
-/* Use the pool as others did before us, until each block had its turn. */
+/* Use the pool as earlier requests would have, until each block was taken once. */
 static int perf_block_tables_age(perf_block_tables_t *tables, uint64_t seed)
 {
     perf_generator_config_t config = {seed, PERF_PRIVATE_LENGTH, PERF_PRIVATE_LENGTH,

@@ -26,7 +26,7 @@ typedef struct perf_piece {
     unsigned part;
 } perf_piece_t;
 
-/* What the contents of one piece follow from: a seed for each key */
+/* Seeds of the contents of one piece, one for each key */
 typedef struct perf_seeds {
     unsigned num;
     uint64_t *of;

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Lists of scattered blocks between two processes by NIXL, as pip gives it: of GPUs and of the host.
+"""Move lists of scattered blocks between two processes by pip's NIXL, on GPUs or the host.
 
     nixl_lists.py [--op WRITE|READ] [--blocks N] [--size BYTES] [--repeats N]
                   [--no-thread] [--threads N] [--memory OURS,THEIRS]
 
-One transfer of prepared lists at a time, from the post until NIXL says DONE, with a
-notification each; the median, the best, and what the post alone took are printed. Each
-list is as many blocks of twice as many, in an order without order; the bytes of both
-sides are compared behind the first and the last transfer. PYTHONPATH names NIXL, and
-LD_LIBRARY_PATH where libamdhip64.so.6 is; UCX's variables are the caller's.
+It times one transfer of prepared lists at a time, from the post until NIXL reports DONE, with a
+notification each. It prints the median, the best, and the time of the post alone. Each list takes
+half of the blocks, in random order. The bytes of both sides are compared after the first and the
+last transfer. PYTHONPATH names NIXL, and LD_LIBRARY_PATH where libamdhip64.so.6 is; UCX's
+variables are the caller's.
 
-Exit status 0: measured, every byte right. 1: what was wrong is printed.
+Exit status 0: measured, every byte right. 1: the error is printed.
 """
 
 import argparse
@@ -103,7 +103,7 @@ def allocate(name, size):
 
 
 def pattern(size, salt):
-    """Bytes that no other place and no other salt has."""
+    """Random bytes, which differ with the place and with the salt."""
     return np.random.default_rng(salt).integers(0, 256, size, dtype=np.uint8)
 
 
@@ -156,7 +156,7 @@ class Side:
 
 
 class Target(Side):
-    """Answers what the initiator asks; meanwhile it makes progress."""
+    """Serves the initiator's requests, and makes progress meanwhile."""
 
     def run(self, sock):
         line = Line(sock)
@@ -199,7 +199,7 @@ class Target(Side):
 
 
 class Initiator(Side):
-    """Posts, and times what it posts."""
+    """Posts transfers and times them."""
 
     def __init__(self, options, line):
         super().__init__("initiator", options, options.memory[0])

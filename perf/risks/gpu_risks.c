@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Which of the things that AMD's runtimes are known to do to programs
- * (docs/dev/hipcpu.md) does the runtime here, and does mori_xgmi stand them?
- * mori_prove runs it.
+ * Look for known faults of AMD's runtimes (docs/dev/hipcpu.md) in the runtime of this
+ * machine, and test whether mori_xgmi works in spite of them. mori_prove runs it.
  *
  *   gpu_risks [ROUNDS [LISTS [PIECES]]]     launches, allocations and small copies to
- * try, 1000 by default, and lists under a consumer's eyes, as many, of 4096 pieces of
- * 8 KiB. RISKS="handles last-error ..." in the environment takes these risks alone.
+ * try, 1000 by default, and as many lists of 4096 pieces of 8 KiB that a consumer
+ * checks. RISKS="handles last-error ..." in the environment selects these risks alone.
  *
- * A line per risk: "not seen", or "seen" and what was seen: that is the runtime's.
- * "BROKEN" is ours, and the exit status is 1 then.
+ * It prints a line per risk: "not seen", or "seen" and the observation, which is the
+ * runtime's fault. "BROKEN" is a fault of mori_xgmi, and the exit status is then 1.
  */
 
 #include "config.h"
@@ -42,7 +41,7 @@
 #define RISKS_LIMIT_MS 60e3
 #define RISKS_FEW 1000      /* rounds of slow operations */
 #define RISKS_DEATHS 3      /* of other processes, at most */
-#define RISKS_LAUNCHES 4000 /* which leave enough to be seen */
+#define RISKS_LAUNCHES 4000 /* their memory must be measurable */
 
 /* Functions that the product does not use. */
 typedef struct risks_hip {
@@ -137,8 +136,8 @@ static void put_done(muct_xgmi_op_t *op, ucs_status_t status)
     num_failed += (status != UCS_OK);
 }
 
-/* Calls, a launch, or a run for the engines. No piece follows its neighbour, with which
- * it would become one call. */
+/* Copy by calls, a launch, or a run for the engines. Adjacent pieces are not added one
+ * after the other, so they do not merge into one call. */
 static void put_from(char *from, size_t at, unsigned count, size_t length)
 {
     const muct_xgmi_window_t *window;
@@ -160,7 +159,7 @@ static void put_from(char *from, size_t at, unsigned count, size_t length)
         (void)muct_xgmi_queue_poll(queue);
         risks_need(risks_now_ms() - start < RISKS_LIMIT_MS, "waiting for a copy's end");
         if (is_without_markers) {
-            queue->num_polls = 0; /* or the stream would be asked, which is one */
+            queue->num_polls = 0; /* a query is a marker, too */
             queue->launch_streams[0].num_unmarked = 0;
         }
     }
@@ -265,7 +264,7 @@ static void call_puts(void *arg)
 {
     char *from = (arg == NULL) ? local : arg;
 
-    /* each way has bytes of its own: no other way can hide that they are old */
+    /* each way has separate bytes, so that no other way can hide old ones */
     put_from(from, 0, 1, RISKS_RUN);
     put_from(from, RISKS_RUN, RISKS_PIECES, RISKS_PIECE);
     put_from(from, RISKS_RUN + (RISKS_PIECES * RISKS_PIECE), 1, RISKS_PIECE);
@@ -549,7 +548,7 @@ static void look_at_others(const risks_exporter_t *exporters)
     }
 }
 
-/* Behind all others: UCP opens the module, which has a runtime of its own. */
+/* Call this last: UCP opens the module, which binds the runtime separately. */
 static void look_at_nic(unsigned rounds)
 {
     const char *names[] = {"nic-flush", "nic-anew"};

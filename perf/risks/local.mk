@@ -1,4 +1,4 @@
-# gpu_risks: what AMD's runtimes are known to do to programs; mori_prove reports it.
+# gpu_risks: known faults of AMD's runtimes; mori_prove reports them.
 pkglibexec_PROGRAMS += perf/risks/gpu_risks
 perf_risks_gpu_risks_SOURCES = perf/risks/gpu_risks.c perf/risks/risks_base.c perf/risks/risks_base.h \
 	perf/risks/risks_chunks.c perf/risks/risks_chunks.h perf/risks/risks_graph.c perf/risks/risks_graph.h \

@@ -54,7 +54,7 @@ const char *risks_bind(const char *const *names, size_t count, void *functions);
 const muct_xgmi_window_t *risks_find(muct_xgmi_queue_t *used,
                                      const muct_xgmi_rkey_t *rkey);
 
-/** Fill a GPU's memory with words of a pattern; is it filled so? */
+/** Fill a GPU's memory with words of a pattern; check whether it holds them. */
 void risks_fill(char *memory, size_t length, uint32_t seed);
 bool risks_is_filled(const char *memory, size_t length, uint32_t seed);
 

@@ -5,8 +5,8 @@
 
 /**
  * @file
- * The kernel of gpu_risks: waits for a flag in host memory, at work already when it
- * comes, and compares memory with a pattern at once.
+ * The kernel of gpu_risks: it waits for a flag, is running when the flag is set, and
+ * compares memory with a pattern at once.
  */
 
 #include <stdint.h>
@@ -20,7 +20,7 @@ typedef struct risks_watch_args {
     uint64_t bad;     /**< uint64_t in pinned memory: words that were wrong, added */
     uint64_t memory;  /**< Words to compare */
     uint64_t num_words; /**< Words of 32 bits */
-    uint32_t sequence;  /**< The flag's value that says that the memory is new */
+    uint32_t sequence;  /**< The flag's value once the memory is new */
     uint32_t seed;      /**< Seed of the pattern */
 } risks_watch_args_t;
 

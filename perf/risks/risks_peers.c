@@ -24,7 +24,8 @@
 #define RISKS_HELD_UP_MS 5
 
 
-/* While a thread closes what there was: does a call wait until the stream is over? */
+/* Whether a call waits for the end of the stream while a thread closes the peer's
+ * memory. */
 static bool is_held_up(void *stream)
 {
     double start = risks_now_ms(), before;

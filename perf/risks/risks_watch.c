@@ -166,7 +166,7 @@ static void watch_put(risks_watch_t *watch, const char *from)
     }
 }
 
-/* The word that the kernel is to wait for. */
+/* The word for which the kernel waits. */
 static uintptr_t watch_flag(const risks_watch_t *watch, uint32_t *sequence)
 {
     const muct_xgmi_queue_t *queue = watch->queue;

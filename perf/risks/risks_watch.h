@@ -13,7 +13,8 @@ void risk_consumer(unsigned rounds, unsigned num_pieces);
 /** Does such a kernel see an old byte behind the number that follows a small copy? */
 void risk_mark(unsigned rounds);
 
-/** And behind UCP's flush of a small put by a NIC, which the host reports to it? */
+/** Does such a kernel see an old byte after UCP's flush of a small put by a NIC, which
+ * the host reports to it? */
 void risk_nic_flush(unsigned rounds);
 
 #endif

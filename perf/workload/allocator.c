@@ -77,7 +77,7 @@ static void perf_block_forget(perf_allocator_t *allocator, uint32_t block)
 
     if (key != 0) {
         slot = perf_slot_find(allocator, key);
-        if (allocator->slots[slot] == block) { /* else a twin computed it first */
+        if (allocator->slots[slot] == block) { /* else an equal one came first */
             perf_slot_remove(allocator, slot);
         }
         allocator->blocks[block].key = 0;

@@ -5,7 +5,7 @@
 
 /**
  * @file
- * Lists of blocks that others have published figures for, by name.
+ * Lists of blocks of other projects' published benchmarks, by name.
  *
  * Constant tables; any thread.
  */
@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 
-/** How its own table looks. */
+/** Format of the benchmark's own table. */
 typedef enum perf_format {
     PERF_FORMAT_OURS,
     PERF_FORMAT_MORI,  /**< MORI-IO's benchmark: sizes, bandwidths, latencies */

@@ -73,7 +73,7 @@ typedef struct perf_model {
  */
 int perf_model_read(const char *name, perf_model_t *model_p);
 
-/** Hand the name of every model that is installed to @a visit, in order of names. */
+/** Call @a visit with the name of every installed model, in order of names. */
 void perf_model_list(void (*visit)(void *arg, const char *name), void *arg);
 
 #endif

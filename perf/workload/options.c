@@ -32,7 +32,7 @@ typedef enum perf_group {
     PERF_GROUP_MODEL,
     PERF_GROUP_SWEEP,
     PERF_GROUP_WHERE,
-    PERF_GROUP_HIDDEN /* from the parent */
+    PERF_GROUP_HIDDEN /* given by the parent */
 } perf_group_t;
 
 static const char *const perf_group_names[] = {
@@ -71,7 +71,7 @@ static const char *const perf_post_names[] = {"all", "layer", NULL};
 
 static const perf_option_t perf_option_rows[] = {
     {"model", "NAME", PERF_GROUP_MODEL, PERF_VALUE_TEXT, PERF_FIELD(model), 0, 0, NULL,
-     "move the KV cache of this model's requests: one that --list_models tells, or the path of a file, with a slash; without it, sweep block and batch sizes"},
+     "move the KV cache of this model's requests: one that --list_models prints, or the path of a file, with a slash; without it, sweep block and batch sizes"},
     {"tp", "N", PERF_GROUP_MODEL, PERF_VALUE_U32, PERF_FIELD(tp), 1, 1024, NULL,
      "tensor-parallel ranks; one rank's share is moved [the model's]"},
     {"decode_tp", "N", PERF_GROUP_MODEL, PERF_VALUE_U32, PERF_FIELD(decode_tp), 1, 1024,
@@ -184,7 +184,7 @@ static const perf_option_t perf_option_rows[] = {
      86400, NULL, "longest silence of the other process, seconds [300]"},
     {"start_lock", "FILE", PERF_GROUP_WHERE, PERF_VALUE_TEXT, PERF_FIELD(start_lock), 0,
      0, NULL,
-     "when all is set up, wait until nobody holds an exclusive flock(2) on this file: runs that one script starts begin to move together"},
+     "when all is set up, wait until no process holds an exclusive flock(2) on this file: runs that one script starts begin to move together"},
     {"hip_library", "FILE", PERF_GROUP_WHERE, PERF_VALUE_TEXT, PERF_FIELD(hip_library),
      0, 0, NULL, "HIP runtime to open for VRAM [libamdhip64.so of any version]"},
     {"role", "prefill|decode", PERF_GROUP_WHERE, PERF_VALUE_NAME, PERF_FIELD(role), 0,
@@ -398,7 +398,8 @@ static void perf_options_table(struct argp_option *table)
     memcpy(table, common, sizeof(common));
 }
 
-/* Argp's keys are also its own, for titles and ends. NULL: not one of a row */
+/* argp passes also keys of its own, for titles and ends. @return NULL: the key is not a
+ * row's. */
 static const perf_option_t *perf_option_of_key(int key)
 {
     return ((key >= PERF_KEY_ROW) &&
@@ -407,7 +408,7 @@ static const perf_option_t *perf_option_of_key(int key)
                : NULL;
 }
 
-/* argp's help for a number ends in its range, which the row has once */
+/* Append a number's range from its row to argp's help */
 static char *perf_options_help(int key, const char *text, void *input)
 {
     const perf_option_t *row = perf_option_of_key(key);

@@ -19,7 +19,7 @@ enum { PERF_MAX_LEAVES = 15 };
 /** Which process of a run this is. */
 typedef enum perf_role {
     PERF_ROLE_PARENT, /**< Starts all others; touches neither UCX nor a GPU */
-    PERF_ROLE_CENTER, /**< Prefill; sweeps: the side that all others talk to */
+    PERF_ROLE_CENTER, /**< Prefill; sweeps: the side that all others connect to */
     PERF_ROLE_LEAF    /**< Decode; sweeps: one of the others */
 } perf_role_t;
 
@@ -143,8 +143,8 @@ typedef struct perf_options {
 int perf_options_parse(int argc, char **argv, perf_options_t *options);
 
 /**
- * Write down everything both sides must agree on, for comparison with the other side:
- * the version, then a line for each option, "--NAME VALUE".
+ * Write all options that both sides must have in common, for comparison with the other
+ * side: the version, then a line for each option, "--NAME VALUE".
  *
  * @return Bytes that the text needs, like snprintf().
  */

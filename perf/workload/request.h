@@ -8,7 +8,7 @@
  * Requests of a serving system, from a trace file or made up, in order of arrival.
  *
  * A source gives the same requests each time it is opened, so that the prefill and the
- * decode process read their own copy and agree without talking.
+ * decode process read separate copies and agree without messages.
  *
  * Threads. One thread per source.
  */

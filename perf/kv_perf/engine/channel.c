@@ -349,7 +349,7 @@ static int perf_channel_wait(perf_channel_t *channel, perf_idle_t idle, void *ar
     unsigned i;
 
     for (;;) {
-        /* an idle function has work for others: poll seldom and never sleep */
+        /* an idle function works for other processes: poll rarely and never sleep */
         if (poll(&pfd, 1, (idle != NULL) ? 0 : 1000) == 1) {
             return 0;
         }

@@ -8,8 +8,8 @@
  * Messages between two processes of one run, beside UCX: addresses, barriers, results.
  *
  * A message has a type and bytes and arrives whole and in order. Both ends are the same
- * build on machines of one byte order; the first message proves it. While one waits for
- * a message, it lets UCX progress, or the other side could never finish.
+ * build on machines of one byte order; the first message proves it. A wait for a
+ * message lets UCX progress, or the other side could never finish.
  *
  * Threads. One thread per channel.
  */
@@ -43,12 +43,13 @@ typedef void (*perf_idle_t)(void *arg);
 
 
 /**
- * Reach the other process of a run over two hosts.
+ * Connect to the other process of a run over two hosts.
  *
  * @param [in]  where       "HOST:PORT", "[ADDRESS]:PORT", ":PORT" (listening only: at
  *                          all addresses of both families), or a path that has a slash,
  *                          of a Unix socket. Every address of a name is tried.
- * @param [in]  is_listen   Wait for the other one, or go to it; it may start later.
+ * @param [in] is_listen Listen for the other process, or connect to it; it may start
+ * later.
  * @param [in]  timeout_s   Give up after this time.
  * @param [out] channel     To be closed by @ref perf_channel_close.
  *

@@ -4,8 +4,8 @@
  * A job is one transfer and one plan, posted again and again; or, with is_recreate, a
  * transfer and a plan for each post, as requests of an inference engine are. With
  * is_notified, a transfer for each post and one plan: all are open and exposed before
- * the first post, and closed after the last one; a post seals its transfer, and that it
- * is DONE at the destination is the notification.
+ * the first post, and closed after the last one. A post seals its transfer; the
+ * destination's DONE is the notification.
  *
  * Every transfer has a record from its open to its quiet; events find it through the
  * transfer's user data. Records of a job go back to its pool, so none is allocated once
@@ -111,7 +111,8 @@ static perf_mkv_xfer_t *perf_mkv_get_xfer(perf_mkv_job_t *mkv)
     return xfer;
 }
 
-/* Open one side of the job's next transfer, and show its blocks if we serve it. */
+/* Open one side of the job's next transfer, and expose its blocks if this process
+ * serves it. */
 static perf_mkv_xfer_t *perf_mkv_open_xfer(perf_engine_t *engine, perf_mkv_job_t *mkv)
 {
     perf_job_t *job = mkv->job;
@@ -420,7 +421,7 @@ static int perf_mkv_post(perf_engine_t *engine, perf_job_t *job)
         return perf_session_error("mkv_xfer_post");
     }
     if (job->is_notified) {
-        mkv->xfer = xfer->next; /* first: sealing may make it quiet */
+        mkv->xfer = xfer->next; /* before sealing, which may make it quiet */
         return (mkv_xfer_seal(xfer->xfer, 0) == MKV_OK)
                    ? 0
                    : perf_session_error("mkv_xfer_seal");

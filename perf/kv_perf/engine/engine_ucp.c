@@ -27,7 +27,7 @@
 
 enum { PERF_UCP_MAX_ADDRESS = 1 << 16 };
 
-/* Message of a process to the others; packed key and worker address follow. */
+/* Message to the other processes; packed key and worker address follow. */
 typedef struct perf_ucp_hello {
     uint64_t buffer;
     uint64_t size;
@@ -95,7 +95,7 @@ static void perf_ucp_ep_failed(void *arg, ucp_ep_h ep, ucs_status_t status)
             path = engine->peers[i].path;
         }
     }
-    /* before or after UCP cancels the flush: the path may be the cause */
+    /* this may precede UCP's cancel of the flush; the path may be the cause */
     perf_error("an endpoint failed: %s%s%s", ucs_status_string(status),
                (path[0] == '\0') ? "" : "; ", path);
     engine->status = status;
@@ -284,8 +284,8 @@ static void perf_ucp_close(perf_engine_t *engine)
         if (peer->rkey != NULL) {
             ucp_rkey_destroy(peer->rkey);
         }
-        if (!is_bad ||
-            perf_ucp_reports_failures(engine)) { /* else the worker's end is theirs */
+        /* else ucp_worker_destroy() ends the endpoint */
+        if (!is_bad || perf_ucp_reports_failures(engine)) {
             perf_ucp_close_ep(engine, peer->ep, is_bad);
         }
     }

@@ -147,7 +147,7 @@ static void perf_session_event(perf_session_t *kv, const mkv_event_t *event)
         ++kv->num_ready;
         break;
     case MKV_EV_PEER_FAILED:
-    case MKV_EV_PEER_CLOSED: /* the other one may be through with closing already */
+    case MKV_EV_PEER_CLOSED: /* the other process may have closed already */
     case MKV_EV_FAILED:
     case MKV_EV_ABORTED:
         if (!kv->is_closing) {
@@ -175,7 +175,7 @@ void perf_session_progress(perf_session_t *kv)
     do {
         start_ns = perf_clock_ns();
         num_happened = kv->has_threads ? 0 : mkv_progress(kv->ctx);
-        num = 0; /* calls leave events, too: look also when nothing has moved */
+        num = 0; /* calls queue events, too: poll also after no progress */
         mkv_poll(kv->ctx, events, sizeof(events[0]), PERF_KV_EVENTS, &num);
         perf_backoff(&kv->num_empty, (num_happened != 0) || (num != 0));
         if ((num_happened != 0) || (num != 0)) {

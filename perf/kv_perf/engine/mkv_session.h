@@ -55,7 +55,7 @@ typedef struct perf_session {
 int perf_session_open(const perf_options_t *options, const perf_session_rank_t *rank,
                       perf_session_handler_t handler, void *arg, perf_session_t *kv);
 
-/** All transfers are over: that others close from here on is no error. */
+/** All transfers are over: from here on a peer's close is no error. */
 void perf_session_end_of_test(perf_session_t *kv);
 
 /** Close everything; the other sides must do the same now. */

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 
-/* SIGINT: the others' part of the row comes at once or not at all. */
+/* After SIGINT the others send their part of the row at once or not at all. */
 enum { PERF_LAST_WORDS_S = 20 };
 
 /* The least --timeout is a second. */
@@ -106,7 +106,7 @@ static int perf_run_gather(perf_run_t *run, perf_result_t *result, perf_result_t
     unsigned i;
 
     for (i = 0; i < run->num_channels; ++i) {
-        if (perf_is_interrupted) { /* it may not have anything to send any more */
+        if (perf_is_interrupted) { /* the other process may have nothing left to send */
             run->channels[i].is_last = true;
             run->channels[i].timeout_s = PERF_LAST_WORDS_S;
         }

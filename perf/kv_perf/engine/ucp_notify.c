@@ -18,7 +18,8 @@ static void perf_ucp_notify_fail(perf_ucp_notify_t *notify, const char *what,
     }
 }
 
-/* A process at the other end is the same build; still nothing but a known job counts.
+/* The other process is the same build; a message that names no known job is still an
+   error.
  */
 static ucs_status_t perf_ucp_notify_received(void *arg, const void *header,
                                              size_t header_length, void *data,

@@ -199,7 +199,7 @@ static json_object *perf_json_head(const perf_options_t *options, int argc, char
     char date[32];
     int i;
 
-    /* words that begin with --_ are the parent's own */
+    /* the parent adds the words that begin with --_ */
     for (i = 0; (i < argc) && (strncmp(argv[i], "--_", 3) != 0); ++i) {
         json_object_array_add(
             command, json_object_new_string((i == 0) ? "mori_kv_perf" : argv[i]));
@@ -265,7 +265,7 @@ static const perf_column_t perf_columns[PERF_NUM_COLS] = {
     [PERF_COL_MERGED] = {"Descs after", "pieces", 12, 0, true},
 };
 
-/* Tables of benchmarks by others, with their words */
+/* Tables of other projects' benchmarks, with their column names */
 enum {
     PERF_BENCH_BLOCK,
     PERF_BENCH_BATCH,
@@ -342,7 +342,7 @@ static void perf_bench_cells(const perf_result_t *result, perf_cell_t *cells)
         perf_us((double)perf_histogram_permille(&result->tx, 990)) / 1e3;
 }
 
-/* A row in the words of the benchmark, with its head before the first. */
+/* Print a row in the benchmark's own format, with the table's head before the first. */
 static void perf_report_bench(const perf_report_t *report, const perf_result_t *result)
 {
     const perf_benchmark_t *benchmark = perf_benchmark_find(report->options->benchmark);

@@ -14,8 +14,8 @@
 #include <stdint.h>
 
 
-/** Flows of one direction of a sweep, from the first post on: apart as far as they were
- * served unequally. */
+/** Ends of the flows of one direction of a sweep, from the first post on; they differ
+ * as far as flows were served unequally. */
 typedef struct perf_ends {
     uint64_t num_flows;
     uint64_t first_ns; /**< When the first flow had moved all */
