@@ -1,6 +1,6 @@
 #!/bin/sh
-# The lane of CI for AMD GPUs where there are none: it says so, with a status of its own, and
-# tries nothing. How it runs is tried by contrib/test (build), in a tree of its own.
+# CI's lane for AMD GPUs on a machine without them: it prints the reason, exits with 77, and runs
+# nothing. The level distcheck of contrib/test runs the lane in a separate tree.
 # TS-02, TS-04
 set -eu
 # shellcheck source=test/integration/gpu_lib.sh
@@ -20,7 +20,7 @@ if [ ! -e /dev/kfd ]; then
     [ ! -e "$out/lane" ] || die "it began all the same: $(ls "$out/lane")"
 fi
 
-# what it counts: nodes of KFD, of which processors are some
+# it counts KFD's nodes of GPUs, not those of processors
 count() { # SIMDS...
     rm -rf "$out/kfd"
     for simds in "$@"; do

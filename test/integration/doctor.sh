@@ -1,5 +1,5 @@
 #!/bin/bash
-# Each red line of mori_doctor, produced by a machine that lacks the thing in question: /dev,
+# Produce each red line of mori_doctor by a machine that lacks something: /dev,
 # /proc and /sys in a folder, stubs of the tools that it runs, libhipcpu, and limits of this
 # process.
 # DO-03, DO-04, DO-05, DO-06
@@ -35,8 +35,8 @@ core_minor() {
     done
 }
 
-# Which lines of it report something red is what a trace of Python records. BREAK names a function
-# of it that raises.
+# Record in a trace of Python which of mori_doctor's lines report something red. BREAK names a
+# function of it that raises.
 mkdir "$work/site"
 cat >"$work/site/sitecustomize.py" <<TEXT
 import os, sys
@@ -91,8 +91,8 @@ expect_line 'green  *distance  *GPU 0 (0000:02:00.0): its nearest NIC is nic0, b
 expect_line 'green  *distance  *GPU 1 (0000:03:00.0): its nearest NIC is nic0, below one root complex'
 expect_line 'green  *pfc  *eth0: flow control for priority 3, which traffic class 106 has'
 
-# Versions of all parts that a bug may be in: from the kernel, and from the process that has
-# loaded them.
+# Versions of all parts that may have a bug: from the kernel, and from the process that has loaded
+# them.
 versions() { # LINE... , each a pattern of what stands behind "version"
     local line
 
@@ -105,7 +105,7 @@ versions 'kernel 6\.18\.9' 'GPU driver amdgpu 6\.12\.12' 'firmware of 2 GPUs: ME
     'HIP runtime 6\.4\.43484, driver interface 6\.4\.43484, /usr/lib/libamdhip64.so.6.4.60403' \
     'nic0: ionic 25\.11\.1\.001 (srcversion 0A1B2C3D4E5F6071829304A) with ionic_rdma 25\.11\.1\.001; firmware 28\.43\.1014 by /sys, 28\.43\.1014 by libibverbs; provider /usr/lib/libionic-rdmav65.so' \
     'rdma-core 65\.0, /usr/lib/libibverbs.so.1.18.65.0'
-# and what cannot be read is said to be so
+# values that cannot be read are reported as such
 rm "$work/root/proc/sys/kernel/osrelease" "$work"/root/sys/module/*/version "$work/root/sys/class/infiniband/nic0/fw_ver"
 sed -i '/fw_version/d' "$work/root/sys/class/kfd/kfd/topology/nodes/1/properties"
 sed -i 's/driver version 60443484/driver version 0/; s/1\.18\.65\.0/1/' "$work/bin/ucx_info"
@@ -167,7 +167,7 @@ good; rm -r "$work/root/sys/class/infiniband/nic0/ports/1/gid_attrs"; expect 2 r
 good; rm "$work/root/dev/infiniband/uverbs0"; expect 2 red nic 'uverbs0 is not there'
 good; stub ibv_devinfo 'echo "libibverbs: Warning: Driver ionic does not support the kernel ABI of 4 (supports 1 to 1)" >&2'
 expect 2 red abi 'does not support the kernel ABI of 4'
-# root is a user like others without the right to pass over modes
+# root obeys file modes once it lacks the capability to override them
 caps=-dac_override,-dac_read_search
 [ "$(id -u)" != 0 ] ||
     as=(setpriv "--inh-caps=$caps" "--bounding-set=$caps")
@@ -190,7 +190,7 @@ good; yellow pfc 'eth0: traffic class 192 goes with priority 6, flow control is 
 unset UCX_MORI_RDMA_TRAFFIC_CLASS
 good; pci 0000:03:00.0 pci0000:80/0000:80:01.0/0000:03:00.0 1; yellow distance 'GPU 1 (0000:03:00.0): its nearest NIC, nic0, is at another'
 
-# ---- What a user mistypes, and what is there twice.
+# ---- Mistyped variables, and duplicates.
 
 good; plain=$build/.libs/mori-core-$minor.so; mkdir -p "$work/other" && cp "$build/.libs/libuct_mori.so.0" "$work/other/"
 LC_ALL=C sed 's/amdgcn-amd-amdhsa/amdgcn-amd-nothing/g' "$plain" >"$work/other/mori-core-$minor.so"
@@ -215,7 +215,7 @@ export UCX_MORI_XGMI_MESAGES=n
 yellow setting 'UCX_MORI_XGMI_MESAGES is no option of this build'
 unset UCX_MORI_XGMI_MESAGES
 
-# ---- NICs and what stands between them and GPUs.
+# ---- NICs, and the bridges between them and GPUs.
 
 old_core() { sed -i "s/libibverbs.so.1.18.65.0/libibverbs.so.1.14.$1.0/" "$work/bin/ucx_info"; }
 as_bnxt() {
@@ -249,7 +249,7 @@ run --no-selftest
 expect_line 'green  *distance  *GPU 0 (0000:02:00.0): its nearest NIC is nic0, below one PCIe switch'
 good; ln -sf 'pid:[4026532999]' "$work/root/proc/self/ns/pid"; yellow pid 'a peer with the same pid in its namespace'
 
-# ---- It comes to its end.
+# ---- It always ends.
 
 good
 env -i PATH="$PATH" "$doctor" --no-selftest --limit 30 --modules "$modules" >"$work/out" 2>&1

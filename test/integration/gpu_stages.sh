@@ -1,6 +1,6 @@
 #!/bin/sh
-# test/gpu/run where no GPU is: what it starts is there, runs and is reported, and the report
-# says that it is simulated. The suites that it runs too are tests of their own.
+# test/gpu/run without a GPU: its stages exist, run and are reported, and the report is marked as
+# simulated. The suites that it also runs are separate tests.
 # BM-03
 set -eu
 # shellcheck source=test/integration/gpu_lib.sh

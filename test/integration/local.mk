@@ -13,7 +13,7 @@ EXTRA_DIST += test/integration/gpu_lib.sh
 dist_check_SCRIPTS += test/integration/prove.sh test/integration/prove_ssh.sh
 TESTS += test/integration/prove.sh test/integration/prove_ssh.sh
 
-# And the lane of CI that runs the stages.
+# CI's lane that runs the stages.
 dist_check_SCRIPTS += test/integration/ci_rocm.sh
 TESTS += test/integration/ci_rocm.sh
 

@@ -18,7 +18,7 @@ if [ "${1:-}" != --inside ]; then
     [ -e "$build/test/fake/verbs/.libs/libibverbs.so.1" ] || skip "no fake libibverbs in this build"
     python3 -c 'import rich' 2>/dev/null || skip "there is no python3-rich"
     ! ldd "$build/.libs/libmorikv.so.0" | grep libasan >/dev/null || skip "python does not carry sanitizers"
-    # below a chroot nothing can be made private, and the development root is private already
+    # below a chroot mounts cannot be made private; those of the development root already are
     how=private
     [ ! -e /.ucx-mori-stamp ] || how=unchanged
     unshare --mount --uts --propagation $how true 2>/dev/null || skip "unshare(1) makes no namespaces here"
@@ -67,7 +67,7 @@ diagnosed() { # COMMAND... where libibverbs has the NIC of that machine, too
     FAKE_VERBS_DEVICES=nic0:ionic FAKE_VERBS_WIRE=$work/wire-nic0 "$@"
 }
 
-# ---- What the pages show.
+# ---- Output shown in the pages.
 small=(--start_block_size 4k --max_block_size 256k --start_batch_size 64 --total_buffer_size 64m --num_iter 20
     --initiator_seg_type VRAM --target_seg_type VRAM)
 export UCX_TLS=mori_xgmi,mori_rdma,mori_copy,tcp

@@ -1,6 +1,6 @@
 #!/bin/bash
-# mori_prove on libhipcpu and the fake libibverbs: the control is SAFE, and each red is produced
-# by a rule of the stand-ins.
+# mori_prove on libhipcpu and the fake libibverbs: the control is SAFE, and rules of the stand-ins
+# produce each failure.
 set -uo pipefail
 
 build=${MKV_BUILD_DIR:-$PWD}
@@ -58,7 +58,7 @@ HIPCPU_FAIL=hipIpcOpenMemHandle:0:17 UCX_MORI_XGMI_OPEN_TIMEOUT=30s \
 UCX_MORI_XGMI_MESSAGES=n prove lane 2 '^NOT SAFE  *xGMI messages: .*expected messages over mori_xgmi, went by tcp' -- --path 'xGMI messages'
 # one byte is wrong
 HIPCPU_RULES=wrong-byte prove byte 2 '^NOT SAFE  *xGMI lists: .*wrong byte' -- --path 'xGMI lists'
-# what a NIC wrote is right for a copy engine, and old for a kernel
+# a copy engine reads the NIC's bytes, a kernel reads old ones
 HIPCPU_RULES=stale-reads prove reads 2 '^SAFE  *NIC, GPU memory' '^NOT SAFE  *NIC, read by a kernel: .*wrong byte' -- --path 'NIC, GPU' --path 'NIC, read'
 # processes of one GPU read stale staging buffers, in a stage of its own
 HIPCPU_RULES=stale-staging prove stale 2 '^NOT SAFE  *host memory' '^  BROKEN  *copies of several processes on a GPU read stale bytes.*wrong byte' -- --path 'host memory' --path risks
@@ -72,11 +72,11 @@ HIPCPU_RULES=dmabuf-offset FAKE_VERBS_PEERMEM=n prove offset 2 '^NOT SAFE  *NIC,
 # memory of an odd size ends the process
 HIPCPU_RULES=odd-size prove odd 2 '^NOT SAFE  *xGMI put: memory of an odd size' '^  BROKEN  *memory of an odd size .*ended by signal' \
     -- --path 'xGMI put' --path risks
-# exit() aborts processes that exported memory, and ours do not call it
+# exit() aborts processes that exported memory; our programs do not call it
 HIPCPU_RULES=exit-aborts prove exit 0 '^SAFE  *xGMI put' '^  not seen  *a process that exported memory aborts' -- --path 'xGMI put' --path risks
 # there is no GPU memory
 HIPCPU_FAIL=hipMalloc:0:2 prove memory 2 '^NOT SAFE  *xGMI put: .*hipMalloc' -- --path 'xGMI put'
-# the runtime does to programs what it is known for, and one thing that the copies do not stand
+# the runtime has its known faults, and one that breaks mori_xgmi's copies
 HIPCPU_VERSION=7.0 HIPCPU_RULES=capture-event,errors-overwritten prove risks 2 '^NOT SAFE  *xGMI put: copies of mori_xgmi clear' \
     '^  seen  *a query of an event ends a capture (clr' '^  BROKEN  *copies of mori_xgmi clear' -- --path 'xGMI put' --path risks
 HIPCPU_RULES=replay-stale,stale-map prove awake 2 '^NOT SAFE  *xGMI put: ' '^  BROKEN  *a graph that is replayed' '^  BROKEN  *memory that slept' \
@@ -87,7 +87,7 @@ FAKE_VERBS_DEVICES=fake0:ionic,fake1:mlx5_ib prove apart 0 'RED NIC, host memory
     'expected mori_rdma alone, went by .*tcp' '^SAFE  *NIC, host memory: .*pairs of ports that do not reach each other: 1' -- --path 'NIC, host'
 # one of two ways of registering is missing
 FAKE_VERBS_PEERMEM=n prove peermem 1 '^SAFE  *NIC, GPU memory' '^SAFE  *NIC, dma-buf' '^NOT PROVEN  *NIC, peer memory' -- --path 'NIC, '
-# a link that goes down while bytes move: this ip takes that of the stand-in
+# a link that goes down while bytes move: this `ip` takes the stand-in's link down
 mkdir "$work/link"
 cat >"$work/link/ip" <<END
 #!/bin/sh
@@ -96,13 +96,13 @@ END
 chmod +x "$work/link/ip"
 FAKE_VERBS_DEVICES=fake0:ionic,fake1:ionic PATH=$work/link:$PATH \
     prove flap 0 '^SAFE  *NIC, link that flaps' 'by fake0:1 and fake1:1, eth7 down [1-9]' -- --path 'NIC, link' --flap eth7
-# this ip does nothing: no connection breaks
+# this `ip` does nothing, so no connection breaks
 mkdir "$work/idle"
 printf '#!/bin/sh\nexit 0\n' >"$work/idle/ip"
 chmod +x "$work/idle/ip"
 FAKE_VERBS_DEVICES=fake0:ionic,fake1:ionic PATH=$work/idle:$PATH \
     prove idle 2 '^NOT SAFE  *NIC, link that flaps: .*eth7 down [1-9].* no connection was made anew' -- --path 'NIC, link' --flap eth7
-# the kernel refuses
+# the kernel refuses the command
 FAKE_VERBS_DEVICES=fake0:ionic,fake1:ionic PATH=$work/link:$PATH \
     prove still 1 "^NOT PROVEN  *NIC, link that flaps: 'ip link set eth8 up' failed" -- --path 'NIC, link' --flap eth8
 # no time, no GPU, no NIC
@@ -187,7 +187,7 @@ printf '#!/bin/sh\necho "gpu_risks: waiting for the end of a copy failed"\nexit 
 printf '#!/bin/sh\nexec sleep 10\n' >"$work/hang/gpu_risks"
 chmod +x "$work"/{crash/gpu_risks,fail/gpu_risks,hang/gpu_risks,tb/TransferBench,rbt/rocm-bandwidth-test,perftest/ib_write_bw}
 
-# what no short run shows: stages left out, a wrong port, and what is anonymous
+# cases that no short run reaches: stages left out, a wrong port, and anonymous reports
 python3 - "$build/contrib/mori_prove" "$work" >"$work/out" 2>&1 <<'END' || fail "a rule of verdicts or of anonymity does not hold"
 import argparse, collections, importlib.util, sys
 from importlib.machinery import SourceFileLoader
@@ -233,9 +233,9 @@ table = list(prove.matrix("xGMI put", three))
 assert table[0].startswith("  xGMI put, GB/s, % of it;") and table[1].split() == ["0", "-", "20.5/50", "20.5/50"], table
 
 prove.os.environ["HIP_VISIBLE_DEVICES"] = "5,3"
-assert rates(["rbt"])[0] == {}  # it does not read that variable
+assert rates(["rbt"])[0] == {}  # ROCr does not read that variable
 
-# each reason to be red that no run above has
+# each cause of a failed stage that no run above has
 row = {"path": "put host>host: rdma (zero-copy mori_rdma/a:1)", "gb_per_s": 1.0}
 nic = next(path for path in prove.PATHS if path.transport == "mori_rdma")
 messages = next(path for path in prove.PATHS if path.is_message)
@@ -271,7 +271,7 @@ for folder, states in (("crash", broken), ("fail", broken), ("hang", broken), ("
     assert tuple(item["state"] for item in found) == states, found
 assert found[1]["reason"] == "gpu_risks is not installed"
 
-# one that runs into its limit leaves no files
+# gpu_risks that reaches its limit leaves no files
 prove.os.environ.update(PATH=f"{sys.argv[1].removesuffix('/contrib/mori_prove')}/perf/risks:/usr/bin:/bin", TMPDIR=f"{sys.argv[2]}/files")
 prove.os.mkdir(prove.os.environ["TMPDIR"])
 visible = prove.os.environ.pop("HIP_VISIBLE_DEVICES")

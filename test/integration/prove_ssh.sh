@@ -26,8 +26,8 @@ fail() { # TEXT
     failures=$((failures + 1))
 }
 
-# The client starts sshd behind a pipe, as OpenSSH's regression tests do: no port is needed. What a
-# user's ~/.ssh/config has is in a file here.
+# The client starts sshd behind a pipe, as OpenSSH's regression tests do: no port is needed. A
+# file replaces the user's ~/.ssh/config.
 for key in host user; do
     ssh-keygen -q -t ed25519 -N '' -f "$work/$key" || { echo "SKIP: ssh-keygen makes no key"; exit 77; }
 done
@@ -78,7 +78,7 @@ prove() {
 
 prove two 0 '^SAFE  *NIC, host memory'
 
-# the other host has a wheel alone, and its module elsewhere: "." has none in a session of ssh
+# the other host has only a wheel, with its module elsewhere: a session of ssh finds none in "."
 mkdir -p "$work/site/morikv"
 cat >"$work/site/morikv/__init__.py" </dev/null
 cat >"$work/site/morikv/__main__.py" <<TEXT
@@ -97,7 +97,7 @@ serve /none
 prove missing 2 "^NOT SAFE  *NIC, host memory: .*: error: the other host has no mori_kv_perf on ssh's PATH /none:.*; install"
 serve "$work/far:$build/perf/kv_perf"
 
-# the reason is the failed side's own, whatever the other one logs
+# the reason is that of the failed side, not a line of the other side's log
 printf '#!/bin/sh\necho "error: of the far side"\nexit 1\n' >"$work/far/mori_kv_perf"
 chmod +x "$work/far/mori_kv_perf"
 prove own 2 '^NOT SAFE  *NIC, host memory: .*: error: of the far side$'

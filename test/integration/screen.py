@@ -51,7 +51,7 @@ def lines_of(text):
 
 
 def draw(columns, path, lines):
-    """Draw by rich, in a font that need not be fetched."""
+    """Draw with rich, in a font that need not be fetched."""
     from rich.console import Console
     from rich.text import Text
 
@@ -66,7 +66,7 @@ def draw(columns, path, lines):
 
 
 def words(path):
-    """Figures differ from run to run, and where lines break with them."""
+    """Drop figures, which differ from run to run, and line breaks, which move with them."""
     texts = []
 
     def add(node):

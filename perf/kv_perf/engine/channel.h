@@ -48,8 +48,8 @@ typedef void (*perf_idle_t)(void *arg);
  * @param [in]  where       "HOST:PORT", "[ADDRESS]:PORT", ":PORT" (listening only: at
  *                          all addresses of both families), or a path that has a slash,
  *                          of a Unix socket. Every address of a name is tried.
- * @param [in] is_listen Listen for the other process, or connect to it; it may start
- * later.
+ * @param [in]  is_listen   Listen for the other process, or connect to it; it may start
+ *                          later.
  * @param [in]  timeout_s   Give up after this time.
  * @param [out] channel     To be closed by @ref perf_channel_close.
  *

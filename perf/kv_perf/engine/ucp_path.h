@@ -19,7 +19,7 @@
 /**
  * @param [in] options  Say which memory the call moves between, and which way.
  * @param [in] request  Of a call with UCP_OP_ATTR_FLAG_NO_IMM_CMPL, not freed yet.
- * @param [out] path "put DRAM>DRAM: " and UCX's description; empty if UCX gives none.
+ * @param [out] path    "put DRAM>DRAM: " and UCX's description; empty if it has none.
  */
 void perf_ucp_path_query(const perf_options_t *options, void *request, char *path,
                          size_t size);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* Two processes move blocks, WRITE and READ; every byte of the cache is looked at. */
+/* Two processes move blocks, WRITE and READ; every byte of the cache is checked. */
 
 #include "kv_side.h"
 
@@ -152,8 +152,9 @@ START_TEST(write_layer_by_layer_behind_gates)
 }
 END_TEST
 
-/* An engine gives nearly all of a GPU to its cache: the rest is not ours. Connecting
- * takes a number for each queue, so that the first copy allocates nothing. */
+/* An engine gives nearly all of a GPU to its cache: we must not take the rest.
+ * Connecting takes a number for each queue, so that the first copy allocates nothing.
+ */
 /* CC-06 */
 START_TEST(opening_takes_no_gpu_memory)
 {
@@ -185,7 +186,7 @@ START_TEST(opening_takes_no_gpu_memory)
 }
 END_TEST
 
-/* ---- Told while it runs ---------------------------------------------------------- */
+/* ---- Events while it runs -------------------------------------------------------- */
 
 /* The first @a layers layers of these blocks are the source's */
 static void check_layers(kv_side_t *side, const uint32_t *mine, const uint32_t *theirs,

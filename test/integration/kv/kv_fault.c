@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * The other process is killed or stopped at every step of a transfer: a typed error
- * with a text, no hang, no byte outside the blocks that were shown, and quiet only when
- * it is proven.
+ * The other process is killed or stopped at every step of a transfer: the survivor gets
+ * a typed error with a text, does not hang, has no byte outside the exposed blocks
+ * changed, and reports quiet only when that is proven.
  */
 
 #include "kv_side.h"
@@ -25,7 +25,7 @@
 
 enum { STEP_CONNECTED, STEP_OPEN, STEP_POSTED, STEP_SEALED, STEP_RANDOM, NUM_STEPS };
 
-/* Of one kind of memory on both sides */
+/* Ways between memory of one kind on both sides */
 enum { NUM_WAYS = 6 };
 
 typedef struct plot {
@@ -150,7 +150,7 @@ static void start(kv_side_t *side, mkv_proc_t *proc, plot_t *plot, mkv_xfer_t **
     }
 }
 
-/* Nothing but the blocks that were shown may have changed */
+/* Only the exposed blocks may have changed */
 static void check_bytes(kv_side_t *side, const plot_t *plot, mkv_xfer_t *xfer)
 {
     uint32_t blocks[NUM], theirs[NUM], i;
@@ -226,8 +226,8 @@ START_TEST(killed_peer_is_a_typed_error_and_quiet)
 }
 END_TEST
 
-/* Data in the socket when the peer was stopped may lead to another phase, which has a
- * deadline of its own: no phase gets the five seconds of the transfer */
+/* Data that was in the socket when the peer stopped may start another phase, with its
+ * own deadline: no phase lasts for the transfer's five seconds */
 static bool has_ended(mkv_xfer_t *xfer, mkv_xfer_state_t *state)
 {
     mkv_xfer_attr_t attr = query(xfer);
@@ -257,8 +257,8 @@ START_TEST(stopped_peer_ends_by_deadline)
                           (query(xfer).status == MKV_ERR_RELEASE_TIMEOUT),
                       "status is %s", mkv_status_string(query(xfer).status));
     }
-    /* Own calls end when the connection of a silent peer is cut; the peer's can only be
-     * waited for, unless they went by queue pairs */
+    /* This side's calls end when the connection of a silent peer is cut. The peer's can
+     * only be waited for, unless queue pairs carried them. */
     KV_PROGRESS_UNTIL(&side, query(xfer).is_quiet || query(xfer).is_quarantined);
     if ((plot.is_victim_active || plot.is_push) && (plot.step >= STEP_POSTED) &&
         (query(xfer).status != MKV_OK) && !is_rdma()) {
@@ -311,7 +311,7 @@ static int victim_without_leader(int fd, void *arg)
     mkv_proc_end_leader();
 }
 
-/* /proc calls such a process a zombie. It copies on, so it is no less a peer. */
+/* /proc lists such a process as a zombie. It still copies, so it is still a peer. */
 /* AB-05 */
 START_TEST(a_peer_without_its_first_thread_is_served_and_watched)
 {
@@ -336,7 +336,7 @@ START_TEST(a_peer_without_its_first_thread_is_served_and_watched)
     xfer = play(&side, &lone_plot, 0, 1);
     kv_expect(&side, "left");
     start_ms = mkv_test_now_ms();
-    KV_PROGRESS_UNTIL(&side, mkv_test_now_ms() - start_ms > 50); /* it is looked at */
+    KV_PROGRESS_UNTIL(&side, mkv_test_now_ms() - start_ms > 50); /* it is checked */
     ck_assert_msg(query(xfer).status == MKV_INPROGRESS, "%s", query(xfer).error);
     ck_assert(!kv_has_event(&side, MKV_EV_PEER_FAILED, NULL));
     kv_send_word(&side, "go on");

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * A process that stays while others come and go, on this host or on another: it moves
- * blocks with each, both ways, and checks every byte of both caches.
+ * A process that stays while others connect and leave, on this host or on another: it
+ * moves blocks with each, both ways, and checks every byte of both caches.
  *
  *   kv_hosts stay PLACE PEERS            this many peers, one after the other, in one
  *                                        context
  *   kv_hosts come PLACE TRANSFERS [lie]  0 transfers: until it is ended; "lie": its
- *                                        bytes are not those that it announces
+ *                                        bytes differ from the announced ones
  *
  * PLACE is mori_kv_perf's --peer and carries the addresses; UCX_TLS selects how bytes
  * move. The process that stays is the active side: the source of WRITEs, the
@@ -92,8 +92,8 @@ static void check(end_t *end, const uint32_t *dst, const uint32_t *src)
     kv_check_others(&end->side, dst, NUM, (uint8_t)end->mine.seed);
 }
 
-/* Wait until all was moved, or the transfer has failed; its blocks are quiet then. If
- * the peer is silent, only the active side can know that; the other one ends. */
+/* Wait until all was moved, or the transfer has failed; its blocks are quiet then. Only
+ * the active side can detect a silent peer; the passive side must get DONE. */
 static bool finish(end_t *end, mkv_xfer_t *xfer, mkv_plan_t *plan)
 {
     bool is_done = came(&end->side, MKV_EV_DONE, xfer);
@@ -188,7 +188,7 @@ static void open_end(end_t *end, uint32_t transfers, bool is_active)
     printf("open on %s\n", end->mine.host);
 }
 
-/* ---- Who stays ------------------------------------------------------------------- */
+/* ---- The process that stays ------------------------------------------------------ */
 
 static void print_path(const end_t *end)
 {
@@ -207,7 +207,7 @@ static void serve(end_t *end)
     while (((end->peer.transfers == 0) || (id <= end->peer.transfers)) &&
            move(end, id)) {
         if (id++ == 2) {
-            print_path(end); /* it is known after the first calls */
+            print_path(end); /* UCX reports it after the first calls */
         }
     }
     --id;
@@ -237,7 +237,7 @@ START_TEST(peers_come_and_go)
 }
 END_TEST
 
-/* ---- Who comes and goes ---------------------------------------------------------- */
+/* ---- A process that comes and goes ----------------------------------------------- */
 
 START_TEST(all_is_moved_with_the_remaining_peers)
 {
@@ -268,7 +268,7 @@ int main(int argc, char **argv)
     place = argv[2];
     number = (uint32_t)atoi(argv[3]);
     is_liar = argc > 4;
-    setenv("CK_FORK", "no", 1); /* to end it is to end its only process */
+    setenv("CK_FORK", "no", 1); /* ending it must end its only process */
     setvbuf(stdout, NULL, _IOLBF, 0);
     tcase_set_timeout(tcase, 0); /* the parent has a limit */
     if (stays) {

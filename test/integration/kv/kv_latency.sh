@@ -1,8 +1,8 @@
 #!/bin/sh
 # Puts with notifications between two processes, GPU memory over mori_xgmi (libhipcpu, whose
 # copies take a while): at each notification every byte is the round's own, whether
-# notifications go over mori_xgmi as well, tcp, or UCX's shared memory. Then what users of
-# UCX's shared memory need: a killed and a stopped peer are errors there, too.
+# notifications go over mori_xgmi as well, tcp, or UCX's shared memory. Then a killed and a
+# stopped peer, which are errors also over UCX's shared memory.
 # CN-02, XM-07
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)

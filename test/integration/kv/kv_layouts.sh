@@ -49,5 +49,5 @@ for op in WRITE READ; do
     moved --model Kimi-K2 --op_type $op --block_size 64 --decode_block_size 16 || fail "$op, latents of 64 and 16 tokens"
 done
 
-# Control: the same run by another transport is not taken for it.
+# Control: the same run by another transport is not mistaken for it.
 ! UCX_TLS=tcp moved --op_type WRITE --tp 8 --decode_tp 4 || fail "a run over tcp alone was taken for mori_xgmi"

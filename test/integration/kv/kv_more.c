@@ -133,7 +133,7 @@ static void run_rounds(story_t *story)
     kv_side_connect_map(&side, 1);
     for (round = 0; round < story->rounds; ++round) {
         if (round > 0) {
-            kv_fill(&side, (uint8_t)(SRC_SEED + round)); /* quiet, so it is ours */
+            kv_fill(&side, (uint8_t)(SRC_SEED + round)); /* quiet: may be used */
         }
         xfer = kv_open_xfer(&side, round, MKV_WRITE, MKV_SRC);
         if (story->is_both) {
@@ -193,7 +193,7 @@ START_TEST(memory_is_new_at_done)
         story.rounds = (uint32_t)strtoul(rounds, NULL, 10);
     }
 #ifdef __SANITIZE_ADDRESS__
-    story.rounds = (story.rounds + 9) / 10; /* they see no order of bytes */
+    story.rounds = (story.rounds + 9) / 10; /* does not check the order of bytes */
 #endif
     run_rounds(&story);
     mkv_test_pass("memory_is_new_at_done", "%u rounds", story.rounds);
@@ -224,8 +224,8 @@ START_TEST(odd_sizes_arrive)
 }
 END_TEST
 
-/* Event loop of the header, on both sides and from mkv_open() on: nothing but an event
- * ends a sleep */
+/* Event loop of the header, on both sides and from mkv_open() on: only an event ends a
+ * sleep */
 START_TEST(sleeping_sides_are_woken)
 {
     story_t story = {.shape = {2, 1, 8, 4096, 0}, .num_blocks = 4, .rounds = 10};
@@ -369,7 +369,7 @@ static sockets_t find_sockets(int flags_without)
     return sockets;
 }
 
-/* A thread of its own, which the kernel refuses every call that waits */
+/* A separate thread; the kernel refuses each of its calls that wait */
 static void *post_a_thousand_times(void *arg)
 {
     posting_t *posting = arg;
@@ -385,8 +385,8 @@ static void *post_a_thousand_times(void *arg)
     return NULL;
 }
 
-/* A post that waited for the peer, or for anything, would end this process. How long it
- * takes is printed and decides nothing. */
+/* A post that waits for anything ends this process. Its time is printed, but not
+ * judged. */
 /* CC-01 */
 START_TEST(posting_to_a_stopped_peer_returns)
 {
@@ -415,7 +415,8 @@ START_TEST(posting_to_a_stopped_peer_returns)
     plan = kv_plan(&side, many, 64, &exposed, 0);
     mkv_proc_kill(&proc, SIGSTOP);
     waiting = find_sockets(O_NONBLOCK);
-    for (i = 0; i < 1024; ++i) { /* UCX's: writing to them waits for no reader */
+    /* sockets of UCX: a write to them must not wait for a reader */
+    for (i = 0; i < 1024; ++i) {
         ck_assert_msg(!waiting.has[i] || before.has[i], "socket %d would wait", i);
     }
     posting.xfer = xfer;
@@ -638,7 +639,7 @@ END_TEST
 
 #define FEW_XFERS 10u
 #define MORE_XFERS 1000u
-#define XFERS_A_WORD 90u /* their events wait beside one another */
+#define XFERS_A_WORD 90u /* so many have events queued at once */
 #define MOST_KIB 3u      /* of this process, for an open transfer */
 
 static mkv_xfer_t *more_xfers[MORE_XFERS];
@@ -800,7 +801,7 @@ START_TEST(sixty_four_transfers_at_once)
         threads = (i == 0) ? count_threads(&progress) : threads;
     }
     ck_assert_uint_eq(kv_stats(&side).xfers_open, NUM_XFERS);
-    /* one that opened memory of the peer may have ended meanwhile */
+    /* the thread that opened the peer's memory may have ended */
     ck_assert_uint_le(count_threads(&progress), threads);
     ck_assert_uint_ge(progress, (unsigned)atoi(many_threads[_i]));
     if (getenv("MKV_TEST_REAL_HIP") == NULL) {

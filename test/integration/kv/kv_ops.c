@@ -199,7 +199,7 @@ START_TEST(a_killed_owner_ends_them)
                                   .pieces = &piece,
                                   .num_pieces = 1};
         if (mkv_op_post(side.peer, &params, &op) != MKV_OK) {
-            break; /* it was found gone between two operations */
+            break; /* its death was detected between two operations */
         }
         KV_PROGRESS_UNTIL(&side, mkv_op_status(op) != MKV_INPROGRESS);
         status = mkv_op_status(op);
@@ -229,7 +229,8 @@ static unsigned num_rounds(void)
     return (is_slow || (getenv("MKV_TEST_FEWER") != NULL)) ? 125 : 1250;
 }
 
-/* All but those of test/kfd, which has one for each allocation of a runtime */
+/* Number of descriptors without those of test/kfd, which has one for each allocation of
+ * a runtime */
 static unsigned count_fds(void)
 {
     static const char stand_in[] = "/memfd:kfdbo-";
@@ -329,7 +330,7 @@ static void run_streams(stream_t *streams, unsigned *num_over)
     }
 }
 
-/* Ten thousand of them: one endpoint for the peer, and not a socket more */
+/* Ten thousand operations use one endpoint for the peer, and no further socket */
 /* MD-03 */
 START_TEST(eight_threads_share_one_connection)
 {

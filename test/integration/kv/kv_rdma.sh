@@ -54,7 +54,7 @@ unusable 'requested transports: mori_rdma, network devices: fake7:1' MORIKV_TLS=
 # mori_xgmi.
 [ -z "${MKV_TEST_FEWER:-}" ] || export MKV_KV_PROGRAMS="kv_basic kv_ops kv_ranks kv_fault"
 
-# Peers die here again and again; it_rdma has what a device is given in a cluster.
+# Peers die here again and again; it_rdma has the settings of a device in a cluster.
 UCX_MORI_RDMA_TIMEOUT=131ms UCX_MORI_RDMA_RETRY_COUNT=3 UCX_MORI_RDMA_RECOVERY_TIMEOUT=2s \
     sh "$here/kv_run.sh" "$UCX_TLS" host
 

@@ -9,7 +9,7 @@
  *   kv_rejoin [CYCLES]     over mori_rdma on the fake libibverbs; 100 cycles, 20 where
  *                          MKV_TEST_FEWER is set, and then memory is not checked
  *
- * Peers are forked by a process that has never opened anything.
+ * A process that has not opened anything forks the peers.
  */
 
 #include "config.h"
@@ -59,7 +59,7 @@ typedef struct times {
     uint64_t error_ms, quiet_ms, again_ms;
 } times_t;
 
-static int pipes[2][2]; /* to the one that forks, and from its children */
+static int pipes[2][2]; /* to the process that forks, and from its children */
 
 static void fail(const char *what, const char *why)
 {
@@ -151,7 +151,7 @@ static mkv_units_t units_of(uint32_t *blocks)
     return units;
 }
 
-/* ---- the one that is killed ---- */
+/* ---- the killed process ---- */
 
 static void be_killed(void)
 {

@@ -321,7 +321,7 @@ void kv_side_progress(kv_side_t *side)
                    &count));
     side->num_pending += count;
     if ((side->sleeps || side->has_threads) && (count == 0)) {
-        kv_side_sleep(side, side->sleeps ? -1 : 100); /* BUSY means that it moved */
+        kv_side_sleep(side, side->sleeps ? -1 : 100); /* BUSY: something has moved */
     } else if ((moved == 0) && (count == 0)) {
         nanosleep(&pause, NULL); /* leave the processor to the other side */
     }

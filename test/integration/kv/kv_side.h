@@ -81,7 +81,7 @@ void kv_side_connect(kv_side_t *side, int calls);
 /** kv_side_connect(), and a map. */
 void kv_side_connect_map(kv_side_t *side, int calls);
 
-/** Close everything; fails the test if something had been left open. */
+/** Close everything; fails the test if an object is still open. */
 void kv_side_close(kv_side_t *side);
 
 /** Free the cache alone, after the context was closed in another way. */

@@ -134,7 +134,7 @@ static void start_src(kv_side_t *side, mkv_proc_t *proc, mkv_proc_main_t target,
     kv_side_connect_map(side, 1);
 }
 
-/* The first of UCX_TLS carried the bytes, or the test was of another transport */
+/* Check that the first transport of UCX_TLS carried the bytes */
 static void check_lane(const kv_side_t *side)
 {
     static const struct {
@@ -223,7 +223,7 @@ static int many_dst_main(int fd, void *arg)
     return 0;
 }
 
-/* Pause not at all, or until the sleeper is about to arm, or asleep: no result depends
+/* Do not pause, or pause until the sleeper is about to arm or asleep: no result depends
  * on it */
 static void pause_of(unsigned round, unsigned step, uint64_t *random)
 {

@@ -59,7 +59,7 @@ if HAVE_VERBS
 dist_check_SCRIPTS += test/integration/kv/kv_pinned.sh test/integration/kv/kv_rdma.sh
 TESTS += test/integration/kv/kv_pinned.sh test/integration/kv/kv_rdma.sh
 
-# it counts what the fake's device has: in one process with it
+# it counts objects of the fake's device, so the fake is in the same process
 check_PROGRAMS += test/integration/kv/kv_rejoin
 test_integration_kv_kv_rejoin_SOURCES = test/integration/kv/kv_rejoin.c
 test_integration_kv_kv_rejoin_CPPFLAGS = $(rdma_rig_cppflags)

@@ -5,10 +5,9 @@
 
 WHEELS holds the .py files of both wheels. Of vLLM the connector's wrapper of MORI-IO runs
 (moriio_engine.py), READ and WRITE; of SGLang the KV manager's engine, registration, plans,
-slices of unequal TP, posting and waiting (mori/conn.py). Their files are what they are;
-what they import of the rest of the engines, of torch and of web frameworks is replaced by
-names that do nothing. The other process is the decode side: it says what it is, and shows
-its memory.
+slices of unequal TP, posting and waiting (mori/conn.py). Their files are unmodified; names that
+do nothing replace their imports of the rest of the engines, of torch and of web frameworks. The
+other process is the decode side: it sends its description, and exposes its memory.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from mori.io import BackendType
 WHEELS = sys.argv[1]
 _VLLM = "vllm.distributed.kv_transfer.kv_connector.v1.moriio."
 _SGLANG = "sglang.srt.disaggregation."
-#: Modules that are the engines' own; all others of these roots are names that do nothing.
+#: Modules that come from the engines; all others of these roots are names that do nothing.
 REAL = {_VLLM + name for name in ("moriio_engine", "moriio_common")} | {
     _SGLANG + name
     for name in ("mori.conn", "base.conn", "common.conn", "common.utils", "common.staging_buffer")
@@ -106,7 +105,7 @@ def _give(module):
 
 
 class _Settings:
-    """SGLang's: every one has a value of its own here, as its defaults have."""
+    """SGLang's settings: each has its own value here, as in SGLang's defaults."""
 
     values = {"SGLANG_MORI_QP_PER_TRANSFER": 4, "SGLANG_MORI_POST_BATCH_SIZE": -1}
 
@@ -128,7 +127,7 @@ def pattern(side, tensor):
 
 
 class Tensor:
-    """GPU memory of the HIP runtime that HIP_LIBRARY names, as torch would show it."""
+    """GPU memory of the HIP runtime that HIP_LIBRARY names, as torch would present it."""
 
     hip = ctypes.CDLL(os.environ["HIP_LIBRARY"])
     device = types.SimpleNamespace(type="cuda", index=0)

@@ -1,7 +1,7 @@
 #!/bin/bash
 # The unmodified connectors of vLLM and SGLang for MORI-IO over morikv's mori.io, GPU memory on
-# libhipcpu, every byte compared; over mori_xgmi, over mori_rdma on the fake libibverbs, and it
-# sees it when bytes do not arrive. Their Python comes from the package registry.
+# libhipcpu, every byte compared; over mori_xgmi, and over mori_rdma on the fake libibverbs. A
+# control loses bytes and must fail. Their Python comes from the package registry.
 #
 #   test/integration/python/py_engines.sh BUILD
 #

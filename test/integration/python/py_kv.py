@@ -209,7 +209,7 @@ class TwoProcesses(unittest.TestCase):
         wait(self.context, EventType.QUIET, read)
         read.close()
         for layer in range(LAYERS):
-            # there, these blocks held what had been here
+            # the peer's blocks were written from here before
             self.assertEqual(self.cache.read(layer), pattern(layer, 1))
         self.assertEqual(self.context.stats()["xfers_done"], 2)
 
@@ -265,7 +265,7 @@ class TwoProcesses(unittest.TestCase):
         polled = []
 
         class Library:
-            """Library in which a second thread is quicker than the one that opens."""
+            """A library in which a second thread polls the event before the open returns."""
 
             def __getattr__(_, name):
                 return getattr(library, name)
@@ -304,7 +304,7 @@ class TwoProcesses(unittest.TestCase):
             pairs.close()
         del pairs, write, exposed
         gc.collect()
-        # it runs to its end without us, and is freed
+        # it ends without further calls, and is freed
         for event in self.context.events(timeout=LIMIT_S):
             if event.type == EventType.QUIET:
                 break

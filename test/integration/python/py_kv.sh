@@ -1,6 +1,6 @@
 #!/bin/bash
-# The Python package between two processes: host memory over tcp, GPU memory over
-# mori_xgmi; and it sees it when bytes do not arrive.
+# The Python package between two processes: host memory over tcp, GPU memory over mori_xgmi. A
+# control loses bytes and must fail.
 # BM-02, MD-04, PY-01, PY-02, PY-03, PY-08, PY-12, TS-10
 set -uo pipefail
 
@@ -17,7 +17,7 @@ export PYTHONPATH=$source/contrib/python PYTHONDONTWRITEBYTECODE=1 LIBMORIKV=$bu
 export UCX_PLUGIN_PATH=$build/.libs UCX_WARN_UNUSED_ENV_VARS=n
 # shellcheck source=test/support/environment.sh
 . "$source/test/support/environment.sh"
-# the interpreter keeps what it has until its end
+# the interpreter keeps its memory until its end
 export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
 
 run() { # TLS MEMORY [ARG...]
@@ -28,7 +28,7 @@ run() { # TLS MEMORY [ARG...]
 }
 
 # Opt-in: a thousand orders in which objects die take ten minutes under valgrind. Python's own
-# allocator would hide from it what is freed.
+# allocator would hide freed memory from valgrind.
 if [ -n "${MKV_ORDERS_VALGRIND:-}" ]; then
     export UCX_TLS=tcp,self PYTHONMALLOC=malloc
     exec valgrind -q --fair-sched=try --error-exitcode=99 --suppressions="$source/contrib/valgrind.supp" \

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Prefill and decode of a tiny LLM, each with its caches in the memory of a GPU of its own: over
-# mori_xgmi and nothing else, asked by HTTP, against one process. Two GPUs of libhipcpu, or of the
-# machine with MKV_TEST_REAL_HIP.
+# mori_xgmi alone, with requests by HTTP, compared with one process. Two GPUs of libhipcpu, or of
+# the machine with MKV_TEST_REAL_HIP.
 # TS-01
 set -uo pipefail
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Calls of mori.io in one process: what becomes of their arguments, and transfers inside
-one engine. Every byte is compared.
+"""Calls of mori.io in one process: the use of their arguments, and transfers inside one engine.
+Every byte is compared.
 
 The peer of most cases is a context without a thread: it answers only when a case lets it, so
 that a transfer can be posted before the connection, or the peer's memory, is known.
@@ -204,7 +204,7 @@ class Forked(WithSlow):
     REFUSED = "opened by process .* after the fork"
 
     def held(self, *locks):
-        """Hold the locks in a thread, which no child has."""
+        """Hold the locks in a thread, which a forked child lacks."""
         is_held, may_end = threading.Event(), threading.Event()
 
         def hold():

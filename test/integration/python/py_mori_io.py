@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """mori.io over morikv between two processes: every byte, statuses, failures.
 
-py_mori_io.py runs all tests; py_mori_io.py target is the other process. It says what it
-is as packed descriptors, and does what the lines of its input say.
+py_mori_io.py runs all tests; py_mori_io.py target is the other process. It sends packed
+descriptors, and executes the lines of its input.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class GpuMemory:
 
 
 def held_of_peers():
-    """Descriptors of this process that belong to another one, or did."""
+    """Descriptors of this process that another process uses, or used."""
     held = []
     for fd in os.listdir("/proc/self/fd"):
         try:
@@ -259,7 +259,7 @@ class TwoProcesses(unittest.TestCase):
         for tensor in range(TENSORS):
             for a, b, n in zip(local, remote, sizes):
                 there[tensor][b : b + n] = here[tensor][a : a + n]
-        # before the connection is there: posted when it is
+        # posted when the connection is ready
         uid = self.engine.allocate_transfer_uid()
         first = self.sessions[0].batch_write(local, remote, sizes, uid)
         second = self.engine.batch_write(
@@ -407,7 +407,7 @@ class TwoProcesses(unittest.TestCase):
         self.assertEqual(self.call("forget", 0), "forgotten")
         status = self.sessions[0].write(0, 0, 1, 2)
         self.assertNotEqual(status.WaitFor(LIMIT_MS), StatusCode.IN_PROGRESS)
-        # the engine learned of it before, or a moment later
+        # the engine may have detected it before, or detects it soon
         self.assertIn(status.Code(), (StatusCode.ERR_NOT_FOUND, StatusCode.SUCCESS))
         self.engine.deregister_memory(self.side.descs[1])
         with self.assertRaises(LookupError):
@@ -445,7 +445,7 @@ class TwoProcesses(unittest.TestCase):
         write = session.batch_write([0, 100, 200], [0, 100, 300], [100, 100, 7], 1)
         read = session.read(0, 0, 1000, 2)
         self.succeed(write, read)
-        self.wait_quiet(write, read)  # counted by then
+        self.wait_quiet(write, read)  # it has been counted
         self.assertTrue(session.batch_write([0], [SIZE], [1], 3).Failed())
         with morikv.metrics.Endpoint(self.engine.metrics) as endpoint:
             address = f"http://127.0.0.1:{endpoint.port}"
@@ -466,7 +466,7 @@ class TwoProcesses(unittest.TestCase):
             "morikv_num_regions" + of + "}": TENSORS + 2,
         }.items():
             self.assertEqual(float(figures[name]), value, name)
-        for name in "xfer", "post":  # neither bounds the other: it may be done before the call returns
+        for name in "xfer", "post":  # neither bounds the other: the transfer may be done first
             seconds = float(figures[f"vllm:nixl_{name}_time_seconds_sum" + of + "}"])
             self.assertGreater(seconds, 0, name)
         self.assertEqual(figures["morikv_blocks_held" + of + "}"], "0")
@@ -477,7 +477,7 @@ class TwoProcesses(unittest.TestCase):
         self.assertEqual(typed, helped)
         self.check_dashboards(typed)
         up = next(name for name in figures if name.startswith("morikv_peer_up"))
-        self.assertNotIn("path", up)  # a text that grows makes a series of each length
+        self.assertNotIn("path", up)  # a text that grows would make a series of each length
         path = up.replace("_up{", "_path{")[:-1] + f',backend="{BACKEND.name.lower()}"}}'
         self.assertEqual(figures[path], "1")
         self.assertEqual(any(name.startswith("morikv_peer_slow") for name in figures), False)
@@ -568,7 +568,7 @@ class TwoProcesses(unittest.TestCase):
 
     def test_a_transfer_that_is_aborted_ends(self):
         status = self.sessions[0].write(0, 0, SIZE, 1)
-        status.Abort()  # it may have been done
+        status.Abort()  # it may already be done
         self.assertNotEqual(status.WaitFor(LIMIT_MS), StatusCode.IN_PROGRESS)
 
     def test_an_engine_may_be_dropped_in_the_middle(self):
@@ -634,7 +634,7 @@ class Alone(unittest.TestCase):
         listener.start()
         wake = listener.wake
         listener.wake = lambda: (listener._thread.join(LIMIT_MS / 1000), wake())
-        self.assertTrue(listener.close())  # the thread sees it first
+        self.assertTrue(listener.close())  # the thread may handle it first
         self.assertFalse(listener.close())
 
     def test_the_folder_for_pythonpath_has_the_names(self):

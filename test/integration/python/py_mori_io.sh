@@ -1,7 +1,7 @@
 #!/bin/bash
 # mori.io over morikv between two processes, READ and WRITE, every byte compared: GPU memory
-# over mori_xgmi (libhipcpu), host memory over mori_rdma (fake libibverbs), and it sees it
-# when bytes do not arrive.
+# over mori_xgmi (libhipcpu), host memory over mori_rdma (fake libibverbs). A control loses bytes
+# and must fail.
 # PY-11
 set -uo pipefail
 
@@ -20,7 +20,7 @@ export PYTHONPATH=$source/contrib/python PYTHONDONTWRITEBYTECODE=1 LIBMORIKV=$bu
 export UCX_PLUGIN_PATH=$build/.libs UCX_WARN_UNUSED_ENV_VARS=n
 # shellcheck source=test/support/environment.sh
 . "$source/test/support/environment.sh"
-# the interpreter keeps what it has until its end
+# the interpreter keeps its memory until its end
 export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
 
 run() { # [TEST..]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Settings of MORI-IO act where ours are not set.
 
-py_mori_settings.py tests what becomes of each; py_mori_settings.py move QPS BATCH moves 4 MiB
-between two engines as an unmodified connector makes them, for a look at the devices' counters.
+py_mori_settings.py tests the effect of each. py_mori_settings.py move QPS BATCH moves 4 MiB
+between two engines, made as by an unmodified connector; the caller reads the devices' counters.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ class Tensor:
         pointer = ctypes.c_void_p()
         if cls.hip.hipMalloc(ctypes.byref(pointer), ctypes.c_size_t(size)):
             raise MemoryError("hipMalloc")
-        # what stands in for a GPU has its memory where the processor can see it
+        # the GPU's stand-in has its memory in reach of the processor
         memory = (ctypes.c_uint8 * size).from_address(pointer.value)
         return cls(numpy.frombuffer(memory, numpy.uint8), device)
 
@@ -297,7 +297,7 @@ class Chain(unittest.TestCase):
             for rank in (0, 1):
                 metadata = first.do("begin", request, rank, size)
                 metadata = second.do("go on", request, rank, 0, metadata)
-                # the last one asks the sender itself, as a stage without an orchestrator does
+                # the last one queries the sender itself, as a stage without an orchestrator does
                 data = third.do("end", request, rank, 0, metadata if rank else None)
                 self.assertEqual(data, compute(payload(request, rank, size), 1).hex())
 

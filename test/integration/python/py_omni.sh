@@ -1,6 +1,6 @@
 #!/bin/bash
 # The unmodified MoriTransferEngineConnector of vllm-omni over morikv's mori.io: a chain of three
-# processes, parity with its SharedMemoryConnector, and it sees it when bytes do not arrive. Its
+# processes, and parity with its SharedMemoryConnector. A control loses bytes and must fail. Its
 # Python comes from the package registry.
 #
 #   test/integration/python/py_omni.sh BUILD
@@ -19,7 +19,7 @@ failed=0
 
 "$source/contrib/fetch_omni" || exit $?
 omni=$("$source/contrib/fetch_omni" --path)
-# the name mori is morikv's, as docs/mori-io.md has it for programs that cannot be changed
+# the name mori refers to morikv, as docs/mori-io.md describes for programs that cannot be changed
 export PYTHONPATH=$source/contrib/python:$source/contrib/python/morikv/names:$omni/packages PYTHONDONTWRITEBYTECODE=1
 export LIBMORIKV=$build/.libs/libmorikv.so.0 UCX_PLUGIN_PATH=$build/.libs UCX_WARN_UNUSED_ENV_VARS=n
 export HIP_LIBRARY=$hip/libamdhip64.so.6 UCX_MORI_HIP_LIB=$hip/libamdhip64.so.6

@@ -25,7 +25,7 @@ from morikv import EventType, Mode, Role, errors
 BLOCKS, BLOCK_BYTES = 16, 256
 IS_GPU = os.environ.get("KV_MEMORY") == "gpu"
 LIMIT_S = 600
-#: Every so many orders the contexts and peers are among what dies.
+#: In one of so many orders the contexts and peers die as well.
 CONTEXTS_EVERY = 20
 
 
@@ -82,12 +82,12 @@ class Pair:
 
 
 class Things:
-    """Objects by their names, of a transfer that came as far as chance has it."""
+    """Objects by their names, of a transfer that has reached a random state."""
 
     def __init__(self, pair: Pair, number: int, is_answered: bool) -> None:
         self.pair = pair
         self.chance = random.Random(number)
-        self.is_ended = False  # or will be by any holder
+        self.is_ended = False  # or another holder ends it
         self.alive: dict[str, object] = {}
         # a put that tcp emulates ends the process when its endpoint is gone (docs/morikv.md)
         self.make(number, (0, 1, 2, 3, 4, 5) if is_answered or IS_GPU else (0, 1, 2, 5))
@@ -149,7 +149,7 @@ class Things:
                 try:
                     thing.close()
                 except (errors.BusyError, errors.DeadlineError):
-                    pass  # in use, or the other side answers no more
+                    pass  # in use, or the other side no longer answers
 
     def die(self, num: int | None = None) -> None:
         """Kill so many of them, or all, in some order; now and then another thread calls."""
@@ -176,7 +176,7 @@ def die_alone(pair: Pair, number: int) -> None:
 
 
 def die_with_contexts(number: int) -> None:
-    """The context that is closed first gets no answer."""
+    """Let contexts die as well. The first one to close gets no answer."""
     pair = Pair(drain="1ms")
     things = Things(pair, number, False)
     things.alive["a"], things.alive["b"] = pair.contexts
@@ -188,7 +188,7 @@ def die_with_contexts(number: int) -> None:
 
 
 def at_exit(number: int) -> None:
-    """Some have died, the others do so with the interpreter, in and out of cycles."""
+    """Let some objects die before the interpreter and the others with it, in and out of cycles."""
     global left  # noqa: PLW0603: what a module holds dies last
     pair = Pair(drain="1ms")
     left = things = Things(pair, number, False)

@@ -1,7 +1,7 @@
 #!/bin/bash
 # The example of a pool in a process of its own: engines store and load blocks between their GPUs
 # (libhipcpu, or the machine's with MKV_TEST_REAL_HIP) and the pool's shared memory, one engine is killed,
-# and lists of mori_xgmi moved the bytes. Without mori_xgmi the path is another one.
+# and lists of mori_xgmi moved the bytes. The control: without mori_xgmi the path is another one.
 # XM-08
 set -uo pipefail
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # PY-01
-"""The toy of contrib/examples: prefill, decode and a router, started in the wrong order, with answers
-that are those of one process, and a decode instance that is killed and comes back."""
+"""The toy of contrib/examples: prefill, decode and a router, started in the wrong order, whose
+answers must equal those of one process. A decode instance is killed and comes back."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Toy(unittest.TestCase):
     def start_all(self, **environment):
         self.start("prefill", "p", str(self.port))
         decode = self.start("decode", "d", str(self.port), **environment)
-        self.start("router", str(self.port))  # which they have waited for
+        self.start("router", str(self.port))  # the instances have waited for it
         toy.wait_until_healthy(self.port)
         return decode
 

@@ -21,7 +21,7 @@ engines=$("$source/contrib/fetch_engines" --path)
 # shellcheck source=test/support/environment.sh
 . "$source/test/support/environment.sh"
 unset UCX_PLUGIN_PATH UCX_TLS LIBMORIKV LIBMORIKV_UCX PYTHONPATH
-# of the machine: a HIP runtime, and what SGLang imports of other packages
+# from the machine: a HIP runtime, and the other packages that SGLang imports
 export LD_LIBRARY_PATH=$build/test/fake/hip/lib PYTHONPATH=$engines/packages PYTHONDONTWRITEBYTECODE=1
 export HIP_LIBRARY=$LD_LIBRARY_PATH/libamdhip64.so.6
 
@@ -35,7 +35,7 @@ verdict() { # NAME STATUS
     fi
 }
 
-# cffi and NumPy are those of the root, and nothing is fetched
+# cffi and NumPy come from the root; nothing is fetched
 make_environment() {
     make -s -C "$build" wheel WHEEL_DIR="$work" && python3 -m venv --system-site-packages --without-pip "$work/venv" &&
         printf '#!/bin/sh\nPIP_NO_INDEX=1 exec "%s/python3" -m pip -q "$@"\n' "$work/venv/bin" >"$work/venv/bin/pip" &&

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """morikv.vllm without vLLM: prefill's and decode's workers in one process, every byte compared.
 
-What the package imports of vLLM is replaced by names that do nothing (vllm_names.py);
+Names that do nothing (vllm_names.py) replace the package's imports of vLLM;
 contrib/test engine runs it in vLLM itself.
 """
 
@@ -36,7 +36,7 @@ def wait_for(condition):
         answer = condition()
         if answer:
             return answer
-        time.sleep(0.001)  # a poll: an engine asks in each step
+        time.sleep(0.001)  # a poll, as an engine does in each step
     raise AssertionError(f"not within {LIMIT_S} s")
 
 
@@ -142,7 +142,7 @@ class TwoWorkers(unittest.TestCase):
         self.p.step("p", Step(7, {0: [3, 9]}, True, 4, 8), [3])
         self.p.worker.begin(Orders(ended={"p": False}))
         self.p.results(SENT, "p")
-        # it had come, or comes too late: then no reader comes, as after a router that gave up
+        # it has come, or comes too late; then no reader comes, as after a router that gave up
         self.d.worker.begin(Orders(aborts=["d"]))
         self.assertTrue(self.d.results(RECEIVED, "d"))
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""morikv.vllm and what its clients do: parameters of any kind, ids that are used twice, several
-samples of a prompt, and requests that end in any order, after which nothing is left.
+"""morikv.vllm and its clients: parameters of any kind, ids that are used twice, several samples
+of a prompt, and requests that end in any order. No object may be left.
 
 Schedulers and workers of prefill and decode are in one process, without vLLM, as in py_vllm.py.
 """
@@ -57,7 +57,7 @@ def request(name, params):
 
 
 class Engine:
-    """A scheduler's side and a worker, and what vLLM does between them."""
+    """A scheduler's side and a worker, and vLLM's part between them."""
 
     def __init__(self, number, **extra):
         self.side = Side(number, **extra)

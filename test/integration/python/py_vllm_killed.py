@@ -76,7 +76,7 @@ class Prefill:
 
 
 class Decode:
-    """An engine of one rank, as a connector sees it. It refuses the same as vLLM 0.32's
+    """An engine of one rank, as a connector sees it. It rejects the same cases as vLLM 0.32's
     scheduler: load errors of blocks when there are several groups, a failed request that is not
     received, a request that is reported twice."""
 
@@ -88,7 +88,7 @@ class Decode:
         self.loading = {}
 
     def add_request(self, request_id, peers, mode):
-        """A request comes whose cache these ranks have."""
+        """Add a request whose cache these ranks have."""
         params = {"do_remote_prefill": True, "id": 7, "mode": mode, "peers": peers}
         request = types.SimpleNamespace(
             request_id=request_id,
@@ -135,11 +135,11 @@ class Decode:
         while self.loading:
             assert time.monotonic() < end, f"{[*self.loading]} not within {ranks.LIMIT_S} s"
             failed |= self.step()[1]
-            time.sleep(0.001)  # a poll: an engine asks in each step
+            time.sleep(0.001)  # a poll, as an engine does in each step
         return failed
 
     def has(self, tokens):
-        """Whether all that is computed of so many tokens has come, and is not all there is."""
+        """Whether the computed part of so many tokens has come, and is not the whole request."""
         last = tokens // ranks.BLOCK_TOKENS
         return all(
             self.rank.holds(group, position) == (position < last)

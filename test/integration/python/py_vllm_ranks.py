@@ -2,8 +2,8 @@
 """morikv.vllm between engines of unequal TP, with a model of four groups of KV caches: full
 attention and sliding windows that share memory, states of Mamba2, latents. Every byte.
 
-vLLM is replaced as in py_vllm.py. What is where is said here by the numbers of the whole
-model, token by token, and not by libmorikv's words for it.
+vLLM is replaced as in py_vllm.py. The test computes each place from the numbers of the whole
+model, token by token, and not from libmorikv's layout.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ class Rank:
         )
 
     def expected(self, seed=0):
-        """All of the memory, as it is when the request has come, and nothing else."""
+        """Check all of the memory: the request has come, and nothing else has changed."""
         result = {id(memory): bytearray(len(memory)) for memory in self.memory.values()}
         for group, blocks in THERE.items():
             for layer in range(len(LAYERS[group])):
@@ -204,7 +204,7 @@ def results(worker, kind, request_id):
         told = worker.take_results()
         if request_id in told[kind]:
             return request_id in told[2]
-        time.sleep(0.001)  # a poll: an engine asks in each step
+        time.sleep(0.001)  # a poll, as an engine does in each step
     raise AssertionError(f"not within {LIMIT_S} s")
 
 

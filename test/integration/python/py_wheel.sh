@@ -1,6 +1,6 @@
 #!/bin/bash
 # The wheel as a user has it: in a fresh virtual environment, beside a UCX that came as a
-# wheel too, with no environment but what it prints; two processes, every byte compared.
+# wheel too, with no environment but the one that it prints; two processes, every byte compared.
 #
 #   test/integration/python/py_wheel.sh WHEEL HIP_FOLDER PYTHON UCX_FOLDER FIND
 #
@@ -59,7 +59,7 @@ verdict "GPU memory over mori_xgmi with the environment it prints" $?
 verdict "bytes that are not copied are seen" $?
 
 
-# its programs, which were linked with no UCX
+# its programs, which are linked without UCX
 perf() { # NAME=VALUE... OPTION...
     local settings=()
     while [[ $1 = *=* ]]; do

@@ -19,5 +19,5 @@ if [ -z "${MKV_TEST_REAL_HIP:-}" ]; then
 fi
 # shellcheck source=test/support/environment.sh
 . "$source/test/support/environment.sh"
-# the interpreter keeps what it has until its end
+# the interpreter keeps its memory until its end
 export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"

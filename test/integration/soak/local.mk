@@ -1,4 +1,4 @@
-# libmorikv between six processes that are disturbed, for as long as one likes.
+# libmorikv between six processes that are disturbed, for any time.
 check_PROGRAMS += test/integration/soak/soak
 test_integration_soak_soak_SOURCES = \
 	test/integration/soak/soak.c \

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * The gardener: starts prefills and decodes, and kills, stops, restarts them and has
- * them drop their regions, for a while; then all comes to an end, and what they found
- * is added up.
+ * The gardener starts prefills and decodes. For a while it kills, stops and restarts
+ * them, and makes them drop their regions. Then all end, and their findings are added
+ * up.
  *
  *   soak SECONDS [--early] [--no-kill]
  *
@@ -11,8 +11,8 @@
  * is quiet, and the run must be red. --no-kill is for transports over which UCX ends a
  * process whose peer is killed (docs/morikv.md, "What UCX decides").
  *
- * MKV_TEST_MEM=gpu as in kv_run.sh; SOAK_WINDOW is how many transfers there are at once
- * over all, SOAK_SEED repeats what the gardener did.
+ * MKV_TEST_MEM=gpu as in kv_run.sh; SOAK_WINDOW is the number of transfers at once over
+ * all, SOAK_SEED repeats the gardener's actions.
  */
 
 #include "soak.h"
@@ -104,11 +104,11 @@ static const char *const ucx_ends[] = {
     "(ucp_wireup_ep_progress_pending) on ep",
     "Assertion `!(ep->flags & UCT_TCP_EP_FLAG_CTX_TYPE_TX)' failed",
     "Assertion `ep->flags & UCT_TCP_EP_FLAG_PUT_TX_WAITING_ACK' failed",
-    /* it goes on with a flush of an endpoint that is freed meanwhile
+    /* it resumes a flush of an endpoint that was freed meanwhile
      * (ucp_ep_flush_resume_slow_path_callback()) */
     "failed: &worker->ep_config index=",
-    /* it answers a put that it emulates, as one whose handle opens no more is, to a
-     * peer whose lane has failed (ucp_request_try_send()) */
+    /* it answers an emulated put (as of memory whose handle no longer opens) to a peer
+     * whose lane has failed (ucp_request_try_send()) */
     "Fatal: unexpected error: ",
 };
 
@@ -158,7 +158,7 @@ static void start(gardener_t *gardener, unsigned index)
     gardener->spared_ms[index] = mkv_test_now_ms() + 1000;
     gardener->shared->slots[index].must_leave = false;
     gardener->shared->slots[index].must_sleep = false;
-    gardener->shared->slots[index].rss_kib[0] = 0; /* of the one that was */
+    gardener->shared->slots[index].rss_kib[0] = 0; /* of the previous worker */
     gardener->shared->slots[index].fds[0] = 0;
     if (mkv_proc_fork(&gardener->procs[index], run_worker, NULL) != 0) {
         perror("soak: fork");

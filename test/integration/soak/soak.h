@@ -6,7 +6,7 @@
 /**
  * @file
  * Prefill and decode processes that transfer, abort, sleep, are stopped and die, and
- * their findings. The gardener in soak.c starts them and disturbs them.
+ * their findings. The gardener in soak.c starts and disturbs them.
  */
 
 #include <morikv.h>
@@ -32,14 +32,14 @@ typedef enum soak_phase { SOAK_RUN, SOAK_DRAIN, SOAK_CLOSE } soak_phase_t;
  * outlives a killed worker. */
 typedef struct soak_slot {
     bool must_sleep; /**< Drop and make all regions anew */
-    bool must_leave; /**< Come to an end in order */
+    bool must_leave; /**< End in order */
     bool is_drained; /**< Decode: nothing is open, all blocks are back */
     uint64_t opened, done, aborted, failed, sleeps, peers;
     uint64_t open_now, open_most, quarantined_most;
     uint64_t wrong;              /**< Blocks with wrong contents at DONE */
     uint64_t late;               /**< Free blocks that were written to */
     uint64_t lost;               /**< Blocks that did not come back */
-    uint64_t complaints;         /**< Calls that had to be OK */
+    uint64_t complaints;         /**< Calls that failed but must be OK */
     uint64_t rss_kib[2], fds[2]; /**< Most of the second and of the last quarter */
 } soak_slot_t;
 
@@ -53,7 +53,7 @@ typedef struct soak_shared {
     volatile soak_slot_t slots[SOAK_WORKERS];
 } soak_shared_t;
 
-/** A connection, as long as it or a transfer on it is there. */
+/** A connection, as long as it or a transfer on it exists. */
 typedef struct soak_link {
     mkv_peer_t *peer;
     mkv_map_t *map;

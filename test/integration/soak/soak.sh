@@ -2,9 +2,9 @@
 # Six processes that transfer, abort, sleep, are stopped, killed and restarted, over one
 # transport after the other, and a control that must be red.
 #
-# SOAK_SECONDS is how long over each of them (14, which makes a minute; `contrib/test soak`
-# takes 200), SOAK_TLS chooses some of "tcp mori_xgmi mori_rdma control", SOAK_SEED repeats
-# what was done to them. MKV_TEST_FEWER is 6 seconds, without mori_rdma.
+# SOAK_SECONDS is the time for each (14, which makes a minute; `contrib/test soak`
+# takes 200), SOAK_TLS chooses some of "tcp mori_xgmi mori_rdma control", SOAK_SEED repeats the
+# actions. MKV_TEST_FEWER is 6 seconds, without mori_rdma.
 # AB-01, CC-04, TS-06, TS-12
 set -u
 build=${MKV_BUILD_DIR:-$PWD}
@@ -16,10 +16,10 @@ seconds=${seconds:-14}
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 TMPDIR=$dir
-# where UCX ends a process, its own stack says
+# UCX prints its stack where it ends a process
 UCX_HANDLE_ERRORS=bt
 export TMPDIR UCX_HANDLE_ERRORS
-# mkv_close() leaves to UCX a worker that was connecting to a dead peer. UCX refers to its
+# mkv_close() leaves a worker that was connecting to a dead peer to UCX. UCX refers to its
 # memory from pages that LeakSanitizer does not read; the gardener checks whether sides grow.
 ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0
 export ASAN_OPTIONS
@@ -55,9 +55,9 @@ LD_LIBRARY_PATH=$build/test/fake/verbs/.libs:$build/test/fake/hip/lib${LD_LIBRAR
 UCX_PLUGIN_PATH=$build/.libs
 export LD_LIBRARY_PATH UCX_PLUGIN_PATH
 if [ -e "$build/test/fake/hip/lib/libamdhip64.so.6" ]; then
-    # A put whose handle does not open any more goes by mori_copy; without that UCX has no protocol
-    # for it, says so again and again, and does not end it.
-    # by default mappings of what peers have freed stay, and are memory of a process here
+    # A put whose handle does not open any more goes by mori_copy; without mori_copy UCX has no
+    # protocol for it, logs that again and again, and does not end it. By default mappings of
+    # memory that peers have freed stay, and here they count as memory of a process.
     UCX_TLS=mori_xgmi,mori_copy,tcp UCX_MORI_XGMI_MAX_IDLE_SIZE=64m
     export UCX_MORI_XGMI_MAX_IDLE_SIZE
     soak 0 mori_xgmi gpu "$seconds"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * A destination, and the judge. Its blocks are given to transfers, and are free again
- * when these are quiet. Free blocks are filled with canaries. If a canary has changed
- * when the block is used again, the block was written to after quiet.
+ * A destination, which also judges. Transfers get its blocks, which are free again when
+ * these are quiet. Free blocks are filled with canaries. If a canary has changed when
+ * the block is used again, the block was written to after quiet.
  */
 
 #include "soak.h"
@@ -42,7 +42,7 @@ static soak_last_t last[SOAK_BLOCKS];
 static uint32_t free_blocks[SOAK_BLOCKS]; /* ring, oldest first */
 static uint32_t first_free, num_free;
 static uint64_t last_id, next_add_ms;
-static ino_t blobs[SOAK_PREFILLS]; /* that were added last */
+static ino_t blobs[SOAK_PREFILLS]; /* the blobs that were added last */
 
 /* ---- Blocks ---------------------------------------------------------------------- */
 
@@ -282,7 +282,8 @@ static void soak_take_event(soak_worker_t *worker, const mkv_event_t *event)
     }
 }
 
-/* ---- Whom to ask ----------------------------------------------------------------- */
+/* ---- Choice of a prefill
+   ----------------------------------------------------------------- */
 
 static soak_link_t *soak_link_to(soak_worker_t *worker, unsigned who)
 {
@@ -380,7 +381,7 @@ static void soak_take_count(soak_worker_t *worker)
     }
 }
 
-/* All are closed: every block is there, as it was left */
+/* All transfers are closed: every block is free and unchanged */
 static void soak_take_account(soak_worker_t *worker)
 {
     uint32_t i;

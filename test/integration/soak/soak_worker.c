@@ -301,7 +301,7 @@ static void soak_wind_up(soak_worker_t *worker)
     }
 }
 
-/* All memory goes back to its owner and comes again */
+/* Free all memory, and allocate it again */
 static void soak_sleep(soak_worker_t *worker)
 {
     unsigned i;

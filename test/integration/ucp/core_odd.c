@@ -15,7 +15,7 @@ int *core_odd_references[] = {&ucs_global_opts, &ucs_function_of_the_future};
 
 void muct_core_register(const char *core, const char *ucs)
 {
-    /* the loader must not come here */
+    /* the loader must not reach this */
     __builtin_trap();
     (void)core;
     (void)ucs;

@@ -121,8 +121,8 @@ START_TEST(every_api_works_over_rdma_without_gpu_direct)
 }
 END_TEST
 
-/* GPUs without a path to each other, or containers that do not see each other's memory:
- * AMD's runtime returns only that the handle is invalid. */
+/* GPUs without a path to each other, or containers without access to each other's
+ * memory: AMD's runtime only reports that the handle is invalid. */
 START_TEST(every_api_works_where_no_handle_opens)
 {
     static const char *const env[] = {"UCX_TLS=mori_xgmi,mori_copy,tcp",
@@ -144,7 +144,7 @@ START_TEST(every_api_works_with_nothing_set)
 }
 END_TEST
 
-/* Control: the same without it fails. */
+/* Control: the same without mori_copy fails. */
 START_TEST(nothing_moves_without_it)
 {
     static const char *const apis[][2] = {{"tag"}, {"am"}, {"stream"}, {"put"}};

@@ -2,8 +2,8 @@
 
 /*
  * Faults under an unmodified UCX: whatever happens to the peer, to its memory, to
- * the bytes of a key or to the GPU runtime, the client gets an error it can read,
- * or the right bytes; it never ends, hangs or takes wrong bytes for right ones.
+ * the bytes of a key or to the GPU runtime, the client gets an error with a text, or
+ * the right bytes; it does not crash, hang, or accept wrong bytes.
  */
 
 #include "test/integration/ucp/it_run.h"
@@ -37,7 +37,8 @@ static const struct {
     const char *actions;
     const char *expected; /* a line the client must print */
 } it_deaths[] = {
-    /* Stopped, not killed yet: to be refused is more than UCX's tcp always survives. */
+    /* Stopped first, not killed: UCX's tcp does not always survive a refused
+     * connection. */
     {"connecting", "mem=rocm alloc=8388608 kill=19 connect unpack kill=9 fail close",
      "error fail: "},
     {"before_unpack", "mem=rocm alloc=8388608 connect kill=9 unpack fail close",
@@ -94,8 +95,8 @@ START_TEST(stop_of_the_peer_delays_at_most)
 }
 END_TEST
 
-/* A close by force while copies run, of the only connection: UCX takes the lane out of
- * its progress with it, and all that was started must come back nevertheless. */
+/* A close by force while copies run, of the only connection: UCX then stops progressing
+ * the lane, and all started operations must complete nevertheless. */
 START_TEST(connection_that_is_cut_gives_all_back)
 {
     static const char *const env[] = {"HIPCPU_DELAY=20000", NULL};
@@ -138,8 +139,8 @@ START_TEST(memory_freed_by_its_owner_is_an_error_or_harmless)
 }
 END_TEST
 
-/* UCP's own part of a packed key is in front: it trusts that one, so the bytes of
- * ours are changed, which are at the end. */
+/* UCP's part of a packed key comes first, and UCP trusts it. The test therefore changes
+ * bytes of our part, at the end. */
 #define IT_UCP_KEY_HEAD 32
 /* UCP appends the system device and the distance of the memory, and does not check
  * them. */
@@ -210,8 +211,8 @@ static const char *const it_hip_functions[] = {
 
 static const char *const it_hip_when[] = {"1", "2", "5", "0"};
 
-/* Either side may be hit, the actions go through all paths: one, few, many, large.
- * Returns how many actions ended in an error. */
+/* The fault may be on either side, and the actions take all paths: one, few, many,
+ * large. Returns how many actions ended in an error. */
 static unsigned it_run_hip_fault(const char *function, const char *when, int in_both)
 {
     char text[128];

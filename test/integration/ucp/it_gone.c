@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Messages over mori_xgmi under an unmodified UCX: which lane UCP takes for them, and
- * clients that are dead when the server reads that they want to connect. The server
- * stands still meanwhile, so that it learns of it in no other way.
+ * Messages over mori_xgmi under an unmodified UCX: the lane that UCP chooses for them,
+ * and clients that are dead when the server reads their connection requests. The server
+ * is stopped meanwhile, so that it cannot detect the death in another way.
  */
 
 #include "test/integration/ucp/it_run.h"
@@ -43,7 +43,7 @@ static it_result_t it_visit(const char *program, const char *to, int num_progres
     return it_run(argv, NULL);
 }
 
-/* How the server is reached: by its worker's address, or by a port */
+/* Get the server's worker address or its port from its output */
 static void it_get_target(const char *output, const char *what, char *to, size_t size)
 {
     const char *text = strstr(output, what);
@@ -104,7 +104,7 @@ START_TEST(client_that_dies_connecting_leaves_the_server_to_others)
 END_TEST
 
 
-/* ---- a server that has as many senders as it can ---- */
+/* ---- a server with the largest number of senders ---- */
 
 #define IT_SENDERS "senders of messages already"
 

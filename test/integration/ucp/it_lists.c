@@ -58,8 +58,8 @@ typedef struct side {
     int fd;
     gpu_runtime_t gpu;
     gpu_device_t device;
-    char *bytes;    /**< Pool as it is */
-    char *expected; /**< Pool as it shall be */
+    char *bytes;    /**< The pool */
+    char *expected; /**< Expected pool */
     ucp_context_h context;
     ucp_worker_h worker;
     ucp_mem_h memhs[NUM_REGIONS];

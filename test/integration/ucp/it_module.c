@@ -64,8 +64,8 @@ START_TEST(transport_is_listed_by_ucx_info)
 }
 END_TEST
 
-/* mori_xgmi has variables of its own, of streams (ENGINES) as well: each is listed with
- * its help, and with the value that it was set to */
+/* mori_xgmi's variables, also of streams (ENGINES): each is listed with its help and
+ * its value */
 static const char *const xgmi_options[] = {
     "UCX_MORI_XGMI_SHM_DIR=/tmp",     "UCX_MORI_XGMI_MAX_IDLE_REGIONS=7",
     "UCX_MORI_XGMI_MAX_IDLE_SIZE=3M", "UCX_MORI_XGMI_OPEN_TIMEOUT=300000.00us",
@@ -104,7 +104,7 @@ START_TEST(options_are_listed_with_their_help)
 }
 END_TEST
 
-/* UCX takes the name that ends as its own library's does, and no other. */
+/* UCX loads only the name that ends like the name of its own library. */
 START_TEST(only_the_right_file_name_is_loaded)
 {
     static const struct {
@@ -180,7 +180,7 @@ START_TEST(module_can_be_switched_off)
 }
 END_TEST
 
-/* A stand-in for libucp says another version, as a newer UCX would. */
+/* A stand-in for libucp reports another version, as a newer UCX would. */
 START_TEST(unknown_ucx_gives_one_line_and_no_transport)
 {
     char preload[PATH_MAX + 64];
@@ -312,7 +312,7 @@ START_TEST(broken_hip_library_is_logged_with_its_cause)
     it_expect_status(&result, 0);
     it_expect(&result, "Transport: tcp");
     it_expect(&result, "GPU runtime libamdhip64.so.7 is not used: ");
-    it_expect(&result, path); /* and none of those that are not there */
+    it_expect(&result, path); /* and no library that does not exist */
     it_expect_no(&result, "GPU runtime libamdhip64.so.5 is not used");
     it_expect(&result, "set UCX_MORI_HIP_LIB to another one");
     it_result_free(&result);

@@ -91,7 +91,7 @@ static void it_teardown(void)
 {
     if (!it_is_lab()) {
         unlink(it_wire);
-    } else if (system(IT_LAB "vm_restore'") != 0) { /* whatever a failed case left */
+    } else if (system(IT_LAB "vm_restore'") != 0) { /* after a failed case, too */
         fprintf(stderr, "it_rdma: the network could not be restored\n");
     }
 }
@@ -136,7 +136,8 @@ static void it_expect_survived(const it_pair_t *pair)
 }
 
 /* UCX's tcp closes the socket when its peer has closed the connection, and may read
- * from it once more (uct_tcp_ep_handle_io_err() in tcp_ep.c): an error that is none. */
+ * from it once more (uct_tcp_ep_handle_io_err() in tcp_ep.c). It logs an error that is
+ * harmless. */
 static void it_drop_late_recv(const it_result_t *result)
 {
     char *found, *begin, *end;
@@ -161,7 +162,7 @@ static void it_expect_clean(const it_pair_t *pair)
     it_expect_no(&pair->server, "ERROR");
 }
 
-/* ---- good weather ---- */
+/* ---- without faults ---- */
 
 START_TEST(ucp_takes_it_for_one_sided_operations)
 {
@@ -208,7 +209,7 @@ static const int it_lab_settings[] = {0, 3, 5, 6};
 /* CF-06 */
 START_TEST(settings_change_speed_and_not_bytes)
 {
-    /* an emulated processor takes seconds, which proves nothing more */
+    /* more would take seconds on an emulated processor, and prove nothing more */
     const char *actions =
         it_is_lab() ? IT_START "put=64,500 get=64,500 put=1048576 get=100000 close"
                     : IT_START "put=64,2000 get=64,2000 put=8388608 get=1000000 close";
@@ -332,7 +333,8 @@ static const struct {
     const char *actions;
     const char *expected;
 } it_deaths[] = {
-    /* Stopped, not killed yet: to be refused is more than UCX's tcp always survives. */
+    /* Stopped first, not killed: UCX's tcp does not always survive a refused
+     * connection. */
     {"connecting", "mem=host alloc=8388608 kill=19 connect unpack kill=9 fail close",
      "error fail: "},
     {"idle", IT_START "put=8 kill=9 fail close", "error fail: "},
@@ -456,9 +458,9 @@ START_TEST(outage_is_survived)
 END_TEST
 
 /*
- * While nothing arrives the server's address comes to another place of its device's
- * table, and one that the client does not know to its own: a new connection begins from
- * that address only if it is looked for.
+ * While nothing arrives, the server's address moves to another place of its device's
+ * table, and an address that the client does not know takes its place. A new connection
+ * starts from the server's address only if mori_rdma searches the table for it.
  */
 START_TEST(address_that_moves_is_survived)
 {

@@ -75,7 +75,7 @@ void it_start_again(const char *tls, char **argv)
     }
 }
 
-/* Collect the output first: the end of it is the end of the program. */
+/* Collect the output first: it ends when the program ends. */
 static it_result_t it_finish(mkv_proc_t *proc)
 {
     it_result_t result = {.output = calloc(1, IT_MAX_OUTPUT)};
@@ -254,7 +254,8 @@ it_pair_t it_run_app(const char *tls, const char *const *env, const char *const 
     snprintf(fd_text[1], sizeof(fd_text[1]), "%d", fds[1]);
     it_add_words(client_argv, &count, words);
 
-    /* An end of the channel that both hold would hide the death of one. */
+    /* If both processes held one end of the channel, the death of one would be hidden.
+     */
     fcntl(fds[0], F_SETFD, FD_CLOEXEC);
     it_spawn(&server_proc, server_argv, "1", tls, env, NULL);
     close(fds[1]);
@@ -275,7 +276,7 @@ it_pair_t it_run_app(const char *tls, const char *const *env, const char *const 
 it_pair_t it_run_perftest(const char *tls, const char *const *env, const char *args)
 {
     char *server_words = strdup(args), *client_words = strdup(args), port[16];
-    /* into a pipe it would keep to itself that it waits */
+    /* without stdbuf "Waiting for connection" would stay in the server's buffer */
     const char *server_argv[IT_MAX_ARGS] = {"stdbuf", "-oL", "ucx_perftest", "-p",
                                             port};
     const char *client_argv[IT_MAX_ARGS] = {"ucx_perftest", "localhost", "-p", port};
@@ -287,7 +288,7 @@ it_pair_t it_run_perftest(const char *tls, const char *const *env, const char *a
     it_pair_t pair;
     int kept;
 
-    kept = mkv_port_keep(&number); /* perftest offers no other way to meet */
+    kept = mkv_port_keep(&number); /* perftest can only meet at a port */
     MKV_REQUIRE(kept >= 0, "no port: %s", strerror(errno));
     snprintf(port, sizeof(port), "%u", number);
     it_add_words(server_argv, &server_count, server_words);
@@ -358,7 +359,7 @@ void it_expect_status(const it_result_t *result, int status)
     }
 }
 
-/* A table of UCP's choice is a title, a rule, a head, a rule, rows and a rule. Count
+/* UCP's table of protocols has a title, a rule, a head, a rule, rows and a rule. Count
  * the zero-copy rows over the lane, in tables for device memory alone. */
 static unsigned it_count_zcopy(const it_result_t *result, const char *operation,
                                const char *tl)

@@ -43,8 +43,8 @@ void it_init(void);
 
 /**
  * @ref it_init for the calling program itself: UCX and the loader read the environment
- * before main(), so it is set, with UCX_TLS, and the program starts again. Returns when
- * it has. First in main().
+ * before main(), so it is set, with UCX_TLS, and the program starts again. Returns in
+ * the restarted program. First in main().
  */
 void it_start_again(const char *tls, char **argv);
 
@@ -106,21 +106,21 @@ void it_pair_free(it_pair_t *pair);
 /** Print the output; Check's own messages are too short for it. */
 void it_show(const it_result_t *result);
 
-/** Fail the test, showing the output, unless the text is in it. */
+/** Print the output and fail the test unless the text is in it. */
 void it_expect(const it_result_t *result, const char *text);
 
-/** Fail the test, showing the output, if the text is in it. */
+/** Print the output and fail the test if the text is in it. */
 void it_expect_no(const it_result_t *result, const char *text);
 
-/** Fail the test, showing the output, unless it ended with that status. */
+/** Print the output and fail the test unless it ended with that status. */
 void it_expect_status(const it_result_t *result, int status);
 
-/** How UCP's tables of its choice call the operations. */
+/** Names of the operations in UCP's tables of protocols. */
 #define IT_PUT "remote memory write by ucp_put"
 #define IT_GET "remote memory read by ucp_get"
 
 /**
- * Fail the test, showing the output, unless UCP's tables (UCX_PROTO_INFO=y) contain
+ * Print the output and fail the test unless UCP's tables (UCX_PROTO_INFO=y) contain
  * zero-copy over that transport for this operation on device memory.
  */
 void it_expect_zcopy(const it_result_t *result, const char *operation, const char *tl);

@@ -129,7 +129,7 @@ END_TEST
 
 static const struct {
     const char *args;
-    const char *operation; /* as the table of UCP's choice calls it, or NULL */
+    const char *operation; /* name in UCP's table of protocols, or NULL */
 } it_perftests[] = {
     {"-t ucp_put_bw -m rocm -e -s 1048576 -n 50 -w 5", IT_PUT},
     {"-t ucp_put_bw -m rocm -e -s 8 -n 200 -w 10", IT_PUT},
@@ -166,8 +166,8 @@ START_TEST(ucx_perftest_runs_over_our_lane)
 }
 END_TEST
 
-/* The tool must be able to use the runtime at all: its rocm plug-in needs a HIP
- * library it can be linked with at load time. */
+/* The tool must be able to use the runtime: its rocm plug-in needs a HIP library that
+ * it can link with at load time. */
 static int it_has_perftest_rocm(void)
 {
     it_pair_t pair =

@@ -6,7 +6,7 @@ test_integration_ucp_ucp_app_SOURCES = \
 test_integration_ucp_ucp_app_CPPFLAGS = $(AM_CPPFLAGS)
 test_integration_ucp_ucp_app_LDADD = test/support/libmkvtest.la $(UCX_LIBS) -lucs
 
-# Says that it is a newer UCX; preloaded by it_module.
+# Reports the version of a newer UCX; it_module preloads it.
 check_LTLIBRARIES += test/integration/ucp/libucp_next.la
 test_integration_ucp_libucp_next_la_SOURCES = test/integration/ucp/ucp_next.c
 test_integration_ucp_libucp_next_la_LDFLAGS = $(it_module_ldflags)
@@ -14,7 +14,7 @@ test_integration_ucp_libucp_next_la_LIBADD = -L$(UCX_LIBDIR) -lucs
 it_module_ldflags = \
 	-module -avoid-version -shared -rpath $(abs_builddir)/test/integration/ucp
 
-# A core that wants what no UCX has.
+# A core with a reference that no UCX defines.
 check_LTLIBRARIES += test/integration/ucp/core_odd.la
 test_integration_ucp_core_odd_la_SOURCES = test/integration/ucp/core_odd.c
 test_integration_ucp_core_odd_la_LDFLAGS = $(it_module_ldflags)

@@ -10,8 +10,8 @@
  * NIXL and libmorikv use them.
  *
  * The ends are programs of their own (ucp_app.c), so that each has its own environment
- * and devices, and so that a crash is the program's and not the test's. Each action
- * prints one line on standard output.
+ * and devices, and a crash does not end the test. Each action prints one line on
+ * standard output.
  *
  * Threads. One thread an end.
  */
@@ -99,7 +99,7 @@ int ucp_app_mem_fill_large(const ucp_app_mem_t *mem, uint64_t seed);
  */
 size_t ucp_app_mem_check_large(const ucp_app_mem_t *mem, uint64_t seed);
 
-/** Serve requests until the client says goodbye or is gone; exit status. */
+/** Serve requests until the client sends its goodbye or is gone; exit status. */
 int ucp_app_serve(ucp_app_t *app);
 
 /** Do the actions of the command line; exit status. */

@@ -260,8 +260,8 @@ static int client_is_ready(const client_t *client, const char *what)
     return 1;
 }
 
-/* Operations of one length, side by side in the memory, the first one here being the
- * last one there: no two of them are one run. */
+/* Operations of one length on adjacent memory, in the opposite order at the server, so
+ * that no two merge into one run. */
 static ucs_status_t client_transfer(client_t *client, size_t length, size_t count,
                                     int is_get)
 {
@@ -343,7 +343,7 @@ static void client_greet(client_t *client)
     printf("greet ok\n");
 }
 
-/* Read the bytes copied by the GPU runtimes of both ends; nonzero when they count. */
+/* Read the bytes copied by the GPU runtimes of both ends; nonzero if counted. */
 static int client_copied(client_t *client, uint64_t copied[4])
 {
     ucp_app_msg_t msg = {.cmd = UCP_APP_COPIED};
@@ -531,8 +531,8 @@ static void client_drain(client_t *client)
            ucs_status_string(last));
 }
 
-/* Continue until an application would notice: an operation fails or the handler runs.
- */
+/* Continue until an application would detect the failure: an operation fails or the
+ * handler runs. */
 static void client_fail(client_t *client)
 {
     uint64_t deadline = mkv_test_now_ms() + (uint64_t)mkv_test_limit_ms();

@@ -10,7 +10,8 @@
  * and those around them are compared. A line for each API; exit status 0 when all
  * arrived. "peer" selects endpoints in peer-failure mode.
  *
- * The peer is forked before UCX is used. The first process commands, the peer answers.
+ * The peer is forked before UCX is used. The first process sends requests, the peer
+ * answers.
  */
 
 #include "test/support/mkv_hip.h"
@@ -263,7 +264,7 @@ static void uc_connect(uc_side_t *side, const void *address, int is_peer_mode)
     uc_check(ucp_ep_create(side->worker, &params, &side->ep), "ucp_ep_create");
 }
 
-/* The other end may need the processor that this one would spin on. */
+/* Yield: the other end may need this processor. */
 static void uc_progress(uc_side_t *side)
 {
     if (ucp_worker_progress(side->worker) == 0) {

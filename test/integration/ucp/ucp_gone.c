@@ -296,7 +296,7 @@ static int gone_visit(const char *to, int num_progress)
     }
     gone_need(gone_wait(&gone, gone_send(ep, GONE_BYE)), "bye");
     gone_need(gone_wait(&gone, ucp_ep_flush_nbx(ep, &param)), "flush");
-    if (gone.num_errors == 0) { /* else the handler closed it */
+    if (gone.num_errors == 0) { /* otherwise the handler closed it */
         gone_close_by_force(ep);
     }
     gone_close(&gone);

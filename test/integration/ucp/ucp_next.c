@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /* Version reported by a newer libucp, preloaded to see the module refuse it. It is
- * linked to libucs, so the loader takes it for a part of that UCX. */
+ * linked to libucs, so the loader regards it as part of that UCX. */
 
 #include <ucs/config/global_opts.h>
 

@@ -123,7 +123,7 @@ static void rest_connect(const void *address)
     rest_need(ucp_ep_create(worker, &params, &ep), "ucp_ep_create");
 }
 
-/* It ends whenever it does. */
+/* Send a message, whose completion is not waited for. */
 static void rest_send(void)
 {
     const ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_MEMORY_TYPE,
@@ -200,7 +200,7 @@ static void rest_be_peer(const char *to)
 
 /* ---- sleep ---- */
 
-/* As a thread does that sleeps. @return Whether it was woken. */
+/* Arm and sleep as an application's thread does. @return Whether it was woken. */
 static bool rest_sleep(int timeout_ms)
 {
     struct pollfd pfd = {.events = POLLIN};
