@@ -125,10 +125,10 @@ static void muct_rdma_tl_ep_stopped(muct_rdma_ep_t *ep, ucs_status_t status)
 static void muct_rdma_tl_ep_progress(muct_rdma_ep_t *ep)
 {
     muct_rdma_am_progress(ep);
-    if (ep->job != NULL) {
+    muct_rdma_pull_progress(ep);
+    if ((ep->job != NULL) && !ep->is_held) {
         muct_rdma_job_progress(ep);
     }
-    muct_rdma_pull_progress(ep);
 }
 
 static bool muct_rdma_tl_ep_has_work(const muct_rdma_ep_t *ep)

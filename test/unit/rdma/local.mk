@@ -23,6 +23,7 @@ rdma_unit_programs = \
 	test/unit/rdma/test_rdma_steps \
 	test/unit/rdma/test_rdma_kv \
 	test/unit/rdma/test_rdma_trace \
+	test/unit/rdma/test_rdma_turns \
 	test/unit/rdma/test_rdma_ucp \
 	test/unit/rdma/test_rdma_unexpected \
 	test/unit/rdma/test_rdma_vmm \
@@ -87,6 +88,10 @@ test_unit_rdma_test_rdma_gpus_LDADD = $(rdma_rig_ldadd) libmuct.la
 test_unit_rdma_test_rdma_reads_SOURCES = test/unit/rdma/test_rdma_reads.c
 test_unit_rdma_test_rdma_reads_CPPFLAGS = $(rdma_rig_cppflags)
 test_unit_rdma_test_rdma_reads_LDADD = $(rdma_rig_ldadd)
+
+test_unit_rdma_test_rdma_turns_SOURCES = test/unit/rdma/test_rdma_turns.c
+test_unit_rdma_test_rdma_turns_CPPFLAGS = $(rdma_rig_cppflags)
+test_unit_rdma_test_rdma_turns_LDADD = $(rdma_rig_ldadd)
 
 test_unit_rdma_test_rdma_recover_SOURCES = test/unit/rdma/test_rdma_recover.c
 test_unit_rdma_test_rdma_recover_CPPFLAGS = $(rdma_rig_cppflags)

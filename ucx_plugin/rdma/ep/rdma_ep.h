@@ -104,6 +104,7 @@ struct muct_rdma_ep {
     bool is_dispatching;
     bool is_canceled; /**< Canceled by a flush: errors are not reported to the user any
                        *   more */
+    bool is_held;     /**< The next room in the first queue is for the peer's gets */
     bool has_event;   /**< Something ended since requests were called last */
     bool wants_buf;   /**< An operation found no buffer since then */
     bool has_work;    /**< Is in iface->work */
@@ -126,6 +127,10 @@ struct muct_rdma_ep {
     muct_rdma_job_t *job;       /**< NULL when there is none */
     muct_rdma_pull_t *pull;     /**< NULL when there is none */
     muct_rdma_served_t *served; /**< NULL before the first request */
+    uint32_t
+        own_end; /**< The last of chans[0] that the user's operations posted, ... */
+    uint32_t extra_end;   /**< ... if its head is this, ... */
+    uint64_t extra_bytes; /**< ... and its sum of bytes this */
     ucs_list_link_t list;
     ucs_list_link_t work;
     muct_rdma_recover_t recover;
@@ -292,6 +297,37 @@ static inline unsigned muct_rdma_ep_free(const muct_rdma_ep_t *ep)
     }
 
     return num;
+}
+
+/**
+ * Work requests that no flush has to wait for: answers of the peer's gets, and credits.
+ * They are posted to the first queue pair between these two calls.
+ */
+static inline void muct_rdma_ep_begin_extra(muct_rdma_ep_t *ep)
+{
+    const muct_rdma_sq_t *sq = &ep->chans[0].sq;
+
+    if ((sq->head != ep->extra_end) || (sq->bytes != ep->extra_bytes)) {
+        ep->own_end = sq->head;
+    } else if ((int32_t)(sq->tail - ep->own_end) > 0) {
+        ep->own_end = sq->tail;
+    }
+}
+
+static inline void muct_rdma_ep_end_extra(muct_rdma_ep_t *ep)
+{
+    ep->extra_end = ep->chans[0].sq.head;
+    ep->extra_bytes = ep->chans[0].sq.bytes;
+}
+
+/** Whether an operation of @a num work requests that found no room is posted in parts:
+ * the queues never have that room, or the peer's gets would fill it again. */
+static inline bool muct_rdma_ep_has_to_split(const muct_rdma_ep_t *ep, size_t num)
+{
+    const muct_rdma_sq_t *sq = &ep->chans[0].sq;
+
+    return (num > (size_t)ep->num_qps * sq->depth) ||
+           ((int32_t)(sq->tail - ep->extra_end) < 0);
 }
 
 /** Check a remote key against the peer and the range; logged when it is refused. */

@@ -286,6 +286,24 @@ static void muct_rdma_chan_wait(muct_rdma_chan_t *chan, muct_rdma_flush_t *flush
     mark->arg = flush;
 }
 
+/* Whether all operations of the user have ended. Answers of the peer's gets may follow
+ * them, without a gap. */
+static bool muct_rdma_ep_has_ended(const muct_rdma_ep_t *ep)
+{
+    const muct_rdma_sq_t *sq = &ep->chans[0].sq;
+    unsigned i;
+
+    for (i = 1; i < ep->num_qps; ++i) {
+        if (!muct_rdma_sq_is_idle(&ep->chans[i].sq)) {
+            return false;
+        }
+    }
+
+    return muct_rdma_sq_is_idle(sq) ||
+           ((sq->head == ep->extra_end) && (sq->bytes == ep->extra_bytes) &&
+            ((int32_t)(sq->tail - ep->own_end) >= 0));
+}
+
 /* Allocate one wrapper for each busy queue pair, all or none, so that a failure changes
  * nothing. */
 static ucs_status_t muct_rdma_ep_wait(muct_rdma_ep_t *ep, uct_completion_t *comp)
@@ -352,7 +370,7 @@ ucs_status_t muct_rdma_ep_flush(uct_ep_h tl_ep, unsigned flags, uct_completion_t
         return status;
     }
 
-    if (muct_rdma_ep_is_idle(ep)) {
+    if (muct_rdma_ep_has_ended(ep)) {
         return UCS_OK;
     }
 

@@ -135,7 +135,7 @@ static unsigned muct_rdma_ep_dispatch(muct_rdma_ep_t *ep)
 /* Whether resources that pending requests wait for may be available now. */
 static bool muct_rdma_ep_may_dispatch(const muct_rdma_ep_t *ep)
 {
-    return (ep->pending.head != NULL) &&
+    return (ep->pending.head != NULL) && !ep->is_held &&
            (ep->has_event || (ep->wants_buf && !muct_rdma_buf_pool_is_dry(
                                                    &muct_rdma_ep_iface(ep)->tx_pool)));
 }
@@ -145,7 +145,7 @@ bool muct_rdma_ep_is_runnable(const muct_rdma_ep_t *ep)
     return muct_rdma_ep_may_dispatch(ep) ||
            ((ep->state == MUCT_RDMA_EP_CONNECTED) &&
             (muct_rdma_ep_iface(ep)->listener->is_runnable(ep) ||
-             ((ep->job != NULL) && (muct_rdma_ep_free(ep) > 0))));
+             ((ep->job != NULL) && !ep->is_held && (muct_rdma_ep_free(ep) > 0))));
 }
 
 ucs_status_t muct_rdma_ep_get_buf(muct_rdma_ep_t *ep, muct_rdma_buf_t **buf_p)

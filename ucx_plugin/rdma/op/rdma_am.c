@@ -417,5 +417,7 @@ void muct_rdma_am_send_credits(muct_rdma_ep_t *ep)
     }
 
     muct_rdma_am_pack_header(ep, place.data, 0, MUCT_RDMA_AM_CREDIT);
+    muct_rdma_ep_begin_extra(ep);
     muct_rdma_am_post_place(ep, &place, MUCT_RDMA_AM_HEADER);
+    muct_rdma_ep_end_extra(ep);
 }

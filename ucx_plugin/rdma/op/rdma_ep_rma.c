@@ -376,7 +376,7 @@ static ucs_status_t muct_rdma_ep_zcopy_pieces(muct_rdma_ep_t *ep,
     }
 
     if (num > muct_rdma_ep_free(ep)) {
-        if (num > ep->num_qps * ep->chans[0].sq.depth) {
+        if (muct_rdma_ep_has_to_split(ep, num)) {
             return muct_rdma_ep_iov_job(ep, opcode, start->iov, start->iovcnt,
                                         start->remote, (uct_rkey_t)key, comp);
         }

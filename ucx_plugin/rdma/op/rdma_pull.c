@@ -17,6 +17,10 @@
  * An answer proves that our device has the peer's write, not that our GPU has it. A get
  * into a GPU ends when our device has read from that GPU as well: it writes a byte of
  * the GPU's page to the peer's flush page.
+ *
+ * The peer's requests and our own operations take turns in a full send queue. After
+ * answers, the next room is for operations that wait. After that the next room is for
+ * answers, and operations wait until it is enough for one.
  */
 
 #include "rdma/op/rdma_pull.h"
@@ -67,6 +71,7 @@ struct muct_rdma_pull {
 struct muct_rdma_served {
     uint32_t head;
     uint32_t tail;
+    bool is_our_turn;
     muct_rdma_piece_t ring[MUCT_RDMA_PULL_DEPTH];
 };
 
@@ -121,6 +126,7 @@ void muct_rdma_pull_cleanup(muct_rdma_ep_t *ep, ucs_status_t status)
 {
     free(ep->served);
     ep->served = NULL;
+    ep->is_held = false;
     if (ep->pull != NULL) {
         muct_rdma_pull_end(ep, status);
     }
@@ -354,6 +360,44 @@ static bool muct_rdma_pull_serve(muct_rdma_ep_t *ep, const muct_rdma_piece_t *pi
     return muct_rdma_am_send_own(ep, MUCT_RDMA_AM_PULLED, flags, NULL, 0, NULL);
 }
 
+static void muct_rdma_pull_serve_all(muct_rdma_ep_t *ep)
+{
+    muct_rdma_served_t *served = ep->served;
+
+    muct_rdma_ep_begin_extra(ep);
+    while (
+        muct_rdma_pull_may_serve(ep) && muct_rdma_pull_has_room(ep, 2) &&
+        muct_rdma_pull_serve(ep, &served->ring[served->tail % MUCT_RDMA_PULL_DEPTH])) {
+        ++served->tail;
+    }
+    muct_rdma_ep_end_extra(ep);
+}
+
+/* Serve the peer when it is its turn, or when nothing of ours waits. */
+static void muct_rdma_pull_take_turn(muct_rdma_ep_t *ep)
+{
+    const bool has_waiting = (ep->pending.head != NULL) || (ep->job != NULL);
+    const muct_rdma_sq_t *sq = &ep->chans[0].sq;
+    muct_rdma_served_t *served = ep->served;
+    uint32_t before;
+
+    ep->is_held = false;
+    if (!muct_rdma_pull_may_serve(ep)) {
+        return;
+    }
+
+    if (has_waiting && served->is_our_turn) {
+        served->is_our_turn = muct_rdma_sq_free(sq) == 0;
+        return;
+    }
+
+    before = served->tail;
+    muct_rdma_pull_serve_all(ep);
+    served->is_our_turn = served->tail != before;
+    ep->is_held = !served->is_our_turn && (ep->credits > 0) &&
+                  !muct_rdma_pull_has_room(ep, 2) && muct_rdma_pull_may_place(ep, 0);
+}
+
 /* The reads are posted. After a failure the endpoint ends the pull, or posts again. */
 static void muct_rdma_pull_pushed(void *arg, ucs_status_t status)
 {
@@ -391,11 +435,7 @@ void muct_rdma_pull_progress(muct_rdma_ep_t *ep)
     const unsigned flags = sq->next_flags; /* of the user's next work request */
 
     sq->next_flags = 0;
-    while (muct_rdma_pull_may_serve(ep) && muct_rdma_pull_has_room(ep, 2) &&
-           muct_rdma_pull_serve(
-               ep, &ep->served->ring[ep->served->tail % MUCT_RDMA_PULL_DEPTH])) {
-        ++ep->served->tail;
-    }
+    muct_rdma_pull_take_turn(ep);
     while (muct_rdma_pull_may_send(ep) && muct_rdma_pull_has_room(ep, 1) &&
            muct_rdma_pull_send(ep, &ep->pull->pieces[ep->pull->sent])) {
         ++ep->pull->sent;

@@ -201,7 +201,8 @@ static ucs_status_t muct_rdma_ep_sgl(muct_rdma_ep_t *ep, enum ibv_wr_opcode opco
     int num;
 
     /* before the check, which would be repeated while there is no room */
-    if ((sgl->count > muct_rdma_ep_free(ep)) && !muct_rdma_ep_is_idle(ep)) {
+    if ((sgl->count > muct_rdma_ep_free(ep)) && !muct_rdma_ep_is_idle(ep) &&
+        !muct_rdma_ep_has_to_split(ep, sgl->count)) {
         return UCS_ERR_NO_RESOURCE;
     }
 
@@ -218,10 +219,9 @@ static ucs_status_t muct_rdma_ep_sgl(muct_rdma_ep_t *ep, enum ibv_wr_opcode opco
     plan.is_plain = plan.is_plain && (lengths <= plan.piece);
     plan.bound += plan.total / plan.piece; /* a block is cut at every piece at most */
     if (plan.bound > muct_rdma_ep_free(ep)) {
-        if (plan.bound > (size_t)ep->num_qps * ep->chans[0].sq.depth) {
-            return muct_rdma_job_start(ep, &plan, sgl);
-        }
-        return UCS_ERR_NO_RESOURCE;
+        return muct_rdma_ep_has_to_split(ep, plan.bound)
+                   ? muct_rdma_job_start(ep, &plan, sgl)
+                   : UCS_ERR_NO_RESOURCE;
     }
 
     num = muct_rdma_sgl_post(ep, &plan, sgl, &pos);
