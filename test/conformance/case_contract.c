@@ -109,7 +109,7 @@ static void impossible_alignment_of_messages_is_refused(ct_t *ct)
 static const struct {
     const char *name;
     ct_op_t op;
-    uint64_t flag; /* an interface's; 0: flag_v2 */
+    uint64_t flag; /* flag of the interface; 0: see v2_flag */
     uint64_t v2_flag;
 } ct_contract_ops[] = {
     {"short put", CT_PUT_SHORT, UCT_IFACE_FLAG_PUT_SHORT, 0},
@@ -145,7 +145,7 @@ static void every_operation_logs_at_level_data(ct_t *ct)
     unsigned count = 0;
     size_t i;
 
-    ct_contract_listen(); /* before an endpoint chooses its ways, as by UCX_LOG_LEVEL */
+    ct_contract_listen(); /* before connecting, like UCX_LOG_LEVEL */
     ct_connect(ct);
     for (i = 0; i < CT_ARRAY_SIZE(ct_contract_ops); ++i) {
         if ((ct->side.attr.cap.flags & ct_contract_ops[i].flag) ||
@@ -204,7 +204,7 @@ static int ct_contract_is_called(void *arg)
     return ((ct_comp_t *)arg)->num_calls > 0;
 }
 
-/* A key that was packed for no invalidation may be in use anywhere for ever. */
+/* A key that was packed without the invalidation flag may stay in use anywhere. */
 static void invalidation_needs_a_completion_and_a_key(ct_t *ct)
 {
     uint8_t key[CT_MAX_DATA];

@@ -9,7 +9,7 @@
 #include <string.h>
 
 
-/* A sleep that lasted so much longer was ended by the limit and not by the event. */
+/* A sleep that lasts this much longer was ended by the limit and not by the event. */
 #define CT_EVENT_LATE_MS 400
 
 typedef struct ct_event {

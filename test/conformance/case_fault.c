@@ -11,18 +11,18 @@
 #include <string.h>
 #include <sys/wait.h>
 
-/* A check of a stopped process that expects less waits no longer. */
+/* Time for which a stopped process is checked where a test expects no change. */
 #define CT_FAULT_SILENCE_MS 50
 
-/* A sleep that nothing ends, and how many in a row are waited for */
+/* Length of a sleep that nothing ends, and the number of them in a row */
 #define CT_FAULT_REST_MS 100
 #define CT_FAULT_RESTS 10
-/* A transport that wakes so often does something about its silent peer */
+/* This many wakeups show that the transport handles its silent peer */
 #define CT_FAULT_WAKEUPS 10
 
 #define CT_FAULT_SPACE ((size_t)4 << 20)
 #define CT_FAULT_MAX_OPS 4096
-#define CT_FAULT_MAX_MESSAGES 1000000 /* that no peer takes */
+#define CT_FAULT_MAX_MESSAGES 1000000 /* more than any peer takes */
 
 
 typedef struct ct_fault {
@@ -298,7 +298,7 @@ static void stopped_peer_delays_and_loses_nothing(ct_t *ct)
     ct_fault_close(ct, &fault);
 }
 
-/* Returns when it does nothing any more. */
+/* Stop the peer's process; return when it has stopped. */
 static void ct_fault_stop_peer(ct_t *ct)
 {
     siginfo_t info;
@@ -481,7 +481,7 @@ static void endpoint_may_go_while_operations_run(ct_t *ct)
     ct_fault_close(ct, &fault);
 }
 
-/* A worker may be destroyed without its process: an engine that starts anew. */
+/* A worker may be destroyed while its process lives: an engine that starts anew. */
 static void closed_peer_of_a_living_process_fails_the_endpoint(ct_t *ct)
 {
     ct_fault_t fault;
@@ -548,8 +548,8 @@ static int ct_fault_rests(ct_t *ct, struct pollfd *fd)
            (poll(fd, 1, CT_FAULT_REST_MS) == 0);
 }
 
-/* The peer is silent and the endpoint is closed meanwhile, in the middle of what the
- * transport does about it: nothing of that wakes a sleeping thread for ever. */
+/* The peer is silent, and the endpoint is closed while the transport handles that. No
+ * remaining work may wake a sleeping thread for ever. */
 static void interface_sleeps_after_a_silent_peer_was_closed(ct_t *ct)
 {
     struct pollfd fd = {.events = POLLIN};

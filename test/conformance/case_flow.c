@@ -576,7 +576,7 @@ static void endpoints_of_one_interface_are_independent(ct_t *ct)
             ct_progress(ct);
         }
         ck_assert_msg(!UCS_STATUS_IS_ERR(status), "%s", ucs_status_string(status));
-        if (round == 50) { /* one of them goes away in the middle */
+        if (round == 50) { /* destroy one of them in the middle */
             ck_assert_int_eq(ct_flush(ct, UCT_FLUSH_FLAG_LOCAL), UCS_OK);
             uct_ep_destroy(eps[round % NUM_EPS]);
             ck_assert_int_eq(
@@ -652,7 +652,7 @@ static void refused_operations_leave_room_for_others(ct_t *ct)
         ck_assert(!UCS_STATUS_IS_ERR(status));
     }
     ct_wait(ct, ct_flow_is_ended, &flow, "operations");
-    status = ct->is_hurt ? UCS_OK : ct_flow_post(ct, &flow, 1); /* goes on as before */
+    status = ct->is_hurt ? UCS_OK : ct_flow_post(ct, &flow, 1); /* it works as before */
     ck_assert(!UCS_STATUS_IS_ERR(status));
     ct_wait(ct, ct_flow_is_ended, &flow, "the operation behind them");
     ct_flow_expect_once(&flow);

@@ -207,7 +207,7 @@ static void unpack_reads_only_the_key(ct_t *ct)
     exact = malloc(length);
     memcpy(exact, remote.key, length); /* a sanitizer watches the end */
     ck_assert_int_eq(uct_rkey_unpack(ct->side.component, exact, &rkey), UCS_OK);
-    memset(exact, 0xee, length); /* and the buffer is the caller's again */
+    memset(exact, 0xee, length); /* the caller may reuse the buffer */
     free(exact);
     uct_rkey_release(ct->side.component, &rkey);
     ct_remote_destroy(ct, &remote);
@@ -241,7 +241,7 @@ static void access_beyond_the_key_is_an_error(ct_t *ct)
         ck_assert_msg(UCS_STATUS_IS_ERR(status), "offset %lld length %zu: accepted",
                       (long long)pieces[i].offset, pieces[i].length);
         if (ct->side.events.num_ep_errors > 0) {
-            ct->side.events.num_ep_errors = 0; /* RDMA: such an access ends it */
+            ct->side.events.num_ep_errors = 0; /* RDMA: it ends the endpoint */
             uct_ep_destroy(ct->ep);
             ct->ep = NULL;
             if (!(ct->side.attr.cap.flags & UCT_IFACE_FLAG_CONNECT_TO_IFACE)) {
@@ -282,7 +282,7 @@ static void invalidated_key_is_refused(ct_t *ct)
     ck_assert_msg(UCS_STATUS_IS_ERR(status), "access after invalidation: %s",
                   ucs_status_string(status));
     ct_key_expect_untouched(ct, &remote);
-    if (ct->side.events.num_ep_errors == 0) { /* others go on */
+    if (ct->side.events.num_ep_errors == 0) { /* other operations work */
         ct_check_piece(ct, op, &local, &other, &piece);
     }
 

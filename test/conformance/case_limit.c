@@ -254,7 +254,7 @@ static void list_with_nothing_in_it_fails_no_peer(ct_t *ct)
 
 static void ct_limit_expect_error(ct_t *ct, ucs_status_t status, const char *what)
 {
-    if (status == UCS_INPROGRESS) { /* found by the device: then the endpoint fails */
+    if (status == UCS_INPROGRESS) { /* the device fails the endpoint */
         ck_assert_msg(UCS_STATUS_IS_ERR(ct_flush(ct, UCT_FLUSH_FLAG_LOCAL)),
                       "%s did not fail", what);
         ct->is_hurt = 1;

@@ -70,7 +70,7 @@ static void ct_message_send(ct_t *ct, uct_ep_h ep, uint64_t row, uint64_t number
                   ucs_status_string(status));
 }
 
-/* Send until there is no room, without progress. @return Whether it came to that. */
+/* Send until there is no room, without progress. @return Whether all is used. */
 static int ct_message_fill(ct_t *ct, uct_ep_h ep, uint64_t row, uint64_t *number)
 {
     ucs_status_t status = UCS_OK;
@@ -314,7 +314,7 @@ static void both_sides_are_full_and_go_on(ct_t *ct)
 }
 
 
-/* ---- short ones of pieces ---- */
+/* ---- short messages of pieces ---- */
 
 static void am_short_iov_puts_pieces_together(ct_t *ct)
 {

@@ -29,7 +29,7 @@ typedef struct ct_variant {
 
 /** Conditions of a case that no interface flag expresses. */
 enum {
-    CT_TRAIT_OTHER_PROCESS = UCS_BIT(0), /**< The target's process will be hurt */
+    CT_TRAIT_OTHER_PROCESS = UCS_BIT(0), /**< Kills or stops the target */
     CT_TRAIT_LOCAL = UCS_BIT(1),         /**< A single process is enough */
     CT_TRAIT_RKEY = UCS_BIT(2),          /**< The domain needs keys */
     CT_TRAIT_REG = UCS_BIT(3),           /**< The domain registers memory */

@@ -512,7 +512,7 @@ int ct_target_main(int fd, void *arg)
     static ct_msg_t hello;
     ucs_status_t status;
 
-    do { /* it may have been forked long before it is wanted */
+    do { /* it may have been forked long before its use */
         status = (mkv_proc_recv(fd, &hello, sizeof(hello), -1) > 0) ? UCS_OK
                  : (errno == ETIMEDOUT)                             ? UCS_INPROGRESS
                                                                     : UCS_ERR_CANCELED;

@@ -113,7 +113,7 @@ _Static_assert(sizeof(ct_addr_t) <= CT_MAX_DATA, "a message's data may be an add
 /** Take a message of a row. */
 void ct_rows_take(ct_rows_t *rows, const void *data, size_t length);
 
-/** Send one, once. @return UCS_OK, or why not. */
+/** Try once to send a message. @return UCS_OK, or the error. */
 ucs_status_t ct_row_send(uct_ep_h ep, uint64_t row, uint64_t number);
 
 

@@ -15,7 +15,7 @@ test_conformance_uct_conformance_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 test_conformance_uct_conformance_LDADD = \
 	test/support/libctside.la test/support/libmkvtest.la $(CHECK_LIBS) $(UCX_LIBS) -luct -lucs -lm
 
-# UCX's own transports keep the suite honest: what they claim must pass too.
+# UCX's own transports verify the suite: their claimed capabilities must pass too.
 uct_conformance_tests = \
 	test/conformance/uct_self.sh \
 	test/conformance/uct_tcp.sh \

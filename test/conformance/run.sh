@@ -1,8 +1,8 @@
 #!/bin/sh
 # Run the conformance suite on one transport, in the build folder:
 #   test/conformance/run.sh TRANSPORT [OPTION..]
-# The module is found as a user would have it found, by UCX_PLUGIN_PATH, and the
-# HIP runtime is libhipcpu unless the caller says otherwise. MKV_CONFORMANCE names another program.
+# UCX finds the module by UCX_PLUGIN_PATH, as for a user. The HIP runtime is libhipcpu unless the
+# caller selects another. MKV_CONFORMANCE names another program.
 set -eu
 case ${1-} in
 -*)

@@ -1,3 +1,3 @@
 #!/bin/sh
-# UCX's own cma: keeps the suite honest.
+# UCX's own cma verifies the suite.
 exec sh "$(dirname "$0")/run.sh" cma

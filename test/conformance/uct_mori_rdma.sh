@@ -7,8 +7,8 @@ build=${MKV_BUILD_DIR:-$PWD}
 here=$(cd "$(dirname "$0")" && pwd)
 LD_LIBRARY_PATH=$build/test/fake/verbs/.libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export LD_LIBRARY_PATH
-# Peers die in every variant: what a device is given to be silent in a cluster, and to recover,
-# would be waited for a hundred times. it_rdma has the defaults.
+# Peers die in every variant. With the default timeouts for a silent device and for recovery, the
+# suite would wait for them a hundred times. it_rdma has the defaults.
 export UCX_MORI_RDMA_TIMEOUT=131ms UCX_MORI_RDMA_RETRY_COUNT=3 UCX_MORI_RDMA_RECOVERY_TIMEOUT=500ms
 wire=$(mktemp -d)
 trap 'rm -rf "$wire"' EXIT
@@ -28,7 +28,7 @@ run() { # NAME DEVICES VARIANT [VARIABLE=VALUE...]
     rm -f "$wire/$name"
 }
 
-# Devices that differ from the others in limits and in what they answer, not in memory
+# Devices that differ from the others in limits and in responses, not in memory
 more() {
     [ -n "${MKV_TEST_FEWER:-}" ] || run "$@"
 }

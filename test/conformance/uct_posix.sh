@@ -1,3 +1,3 @@
 #!/bin/sh
-# UCX's own posix: keeps the suite honest.
+# UCX's own posix verifies the suite.
 exec sh "$(dirname "$0")/run.sh" posix

@@ -1,3 +1,3 @@
 #!/bin/sh
-# UCX's own self: keeps the suite honest.
+# UCX's own self verifies the suite.
 exec sh "$(dirname "$0")/run.sh" self ${MKV_TEST_FEWER:+-1}

@@ -1,3 +1,3 @@
 #!/bin/sh
-# UCX's own sysv: keeps the suite honest.
+# UCX's own sysv verifies the suite.
 exec sh "$(dirname "$0")/run.sh" sysv

@@ -1,3 +1,3 @@
 #!/bin/sh
-# UCX's own tcp: keeps the suite honest.
+# UCX's own tcp verifies the suite.
 exec sh "$(dirname "$0")/run.sh" tcp
