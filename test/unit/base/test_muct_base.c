@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* UCX takes the NIC next to a GPU by it. Partitions of a GPU are functions of one
+/* UCX chooses a GPU's NIC by its PCI address. Partitions of a GPU are functions of one
  * address, of which sysfs has function 0 alone. */
 /* TR-15 */
 START_TEST(gpus_are_the_system_device_of_their_pci_address)
@@ -123,7 +123,7 @@ START_TEST(versions_differ_only_here)
     ck_assert_uint_ge(info.length, 10000);
     ck_assert_int_eq(muct_gpu_query(&gpu, pinned, &info), UCS_ERR_NO_ELEM);
     ck_assert_int_eq(muct_gpu_query(&gpu, &on_stack, &info), UCS_ERR_NO_ELEM);
-    ck_assert_int_eq(gpu.get_last_error(), 0); /* none for the application to find */
+    ck_assert_int_eq(gpu.get_last_error(), 0); /* none is left for the application */
 
     gpu.mem_free(device);
     gpu.host_free(pinned);
@@ -180,7 +180,7 @@ START_TEST(current_device_is_put_back)
 }
 END_TEST
 
-/* Shown or not: a message takes the error away from the application. */
+/* A message clears the application's error, whether or not the log level shows it. */
 START_TEST(hidden_message_forgets_the_error)
 {
     static const char *const levels[] = {"fatal", "warn", "debug"};

@@ -102,7 +102,7 @@ START_TEST(a_capture_of_another_thread_goes_on)
 }
 END_TEST
 
-/* The caller sets field_mask; fields outside of it may be none of its struct. */
+/* The caller sets field_mask; fields outside of it may not exist in its struct. */
 START_TEST(only_requested_attributes_are_filled_in)
 {
     const muct_gpu_mem_info_t info = {

@@ -60,7 +60,7 @@ static void teardown(void)
 {
     muct_copy_queue_destroy(queue);
     ck_assert_int_eq(gpu.mem_free(device_memory), 0);
-    ck_assert_int_eq(gpu.get_last_error(), 0); /* none for the application to find */
+    ck_assert_int_eq(gpu.get_last_error(), 0); /* none is left for the application */
 }
 
 static int malloc_device; /* Current device of the allocation */

@@ -52,7 +52,7 @@ static void fix_message(uint8_t *bytes, size_t length)
 {
     mkv_wire_store(bytes, 0x4d564b4du, 4);
     bytes[4] = MKV_WIRE_MAJOR;
-    bytes[8] |= 1; /* from somebody */
+    bytes[8] |= 1; /* a sender number other than 0 */
     mkv_wire_store(bytes + 28, length - MKV_MSG_HEADER_SIZE, 4);
     mkv_msg_finish(bytes, length, 1);
 }
@@ -95,7 +95,7 @@ static void decode_blob(const uint8_t *bytes, size_t length)
     }
 }
 
-/* ---- A context that is talked to ------------------------------------------------- */
+/* ---- A context that gets messages ------------------------------------------------ */
 
 typedef struct side {
     mkv_ctx_t *ctx;
@@ -191,7 +191,7 @@ static void open_xfers(side_t *side, mkv_xfer_t **xfers)
     }
 }
 
-/* Address the message as the peer would: from one of its instances to one of ours */
+/* Address the message as the peer would: from one of its instances to ours */
 static void address(uint8_t *body, size_t length, unsigned how, mkv_xfer_t **xfers)
 {
     const mkv_xfer_t *xfer = xfers[how % NUM_XFERS];
@@ -260,7 +260,7 @@ static void talk(const uint8_t *data, size_t size)
     step = 100000000;              /* all deadlines are near */
     (void)mkv_close(sides[0].ctx); /* close with all states of open objects */
     (void)mkv_close(sides[1].ctx);
-    fake_ucp_reset(); /* which finds nothing of theirs open */
+    fake_ucp_reset(); /* it checks that they left nothing open */
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

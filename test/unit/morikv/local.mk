@@ -67,7 +67,7 @@ test_unit_morikv_test_mkv_wire_SOURCES = test/unit/morikv/test_mkv_wire.c
 test_unit_morikv_test_mkv_wire_CPPFLAGS = $(morikv_unit_cppflags)
 test_unit_morikv_test_mkv_wire_LDADD = $(morikv_unit_ldadd)
 
-# Two contexts of the library over a UCP that the test holds in its hands.
+# Two contexts of the library over a UCP that the test controls.
 morikv_pair_ldadd = \
 	test/support/libmkvpair.la libmorikv_core.la test/fake/ucp/libfakeucp.la \
 	test/support/libmkvtest.la $(CHECK_LIBS) $(UCX_LIBS)

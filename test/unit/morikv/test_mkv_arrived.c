@@ -101,7 +101,7 @@ START_TEST(a_layer_has_arrived_when_its_flush_has_ended)
     post_layer(0);
     check_events(A, active, MKV_EV_LOCAL_DONE, 1);
     check_events(B, passive, MKV_EV_ARRIVED, 0);
-    post_layer(1); /* the flush that runs does not cover it */
+    post_layer(1); /* the running flush does not cover it */
     check_events(A, active, MKV_EV_LOCAL_DONE, 2);
     ck_assert_uint_eq(pair_stats(A).flushes, 1);
     fake_ucp_hold(0);
@@ -156,7 +156,7 @@ START_TEST(a_list_of_mori_xgmi_that_failed_is_quiet_behind_its_flush)
 {
     pair_setup();
     bind_both(MKV_WRITE);
-    post_layer(0); /* later ones are no refusal of the lane */
+    post_layer(0); /* a failed later list is no refusal of the lane */
     fake_ucp_fail(FAKE_UCP_LIST, 0, UCS_ERR_IO_ERROR);
     fake_ucp_hold(FAKE_UCP_FLUSH);
     post_layer(1);
@@ -236,7 +236,7 @@ START_TEST(no_layer_is_reported_after_an_error)
 }
 END_TEST
 
-/* A connection that breaks in the middle of telling ends it once */
+/* A connection that breaks during a notification ends the transfer once */
 START_TEST(a_peer_that_goes_meanwhile_gets_no_notification)
 {
     pair_setup_over("mori_rdma");
@@ -309,7 +309,7 @@ START_TEST(a_reader_gets_notified_of_each_layer)
 }
 END_TEST
 
-/* ---- What is refused ------------------------------------------------------------- */
+/* ---- Refused cases --------------------------------------------------------------- */
 
 /* Send ARRIVED for transfer 1, as B would send it to A or A to B */
 static void inject(pair_side_t *to, pair_side_t *from, const mkv_xfer_t *xfer)

@@ -41,7 +41,7 @@ static void reference(const uint32_t *local, const uint32_t *remote, size_t num,
 }
 
 /* The runs, laid out again, are the pairs; no two neighbours could have been one. Check
- * writes to a file for each assertion of its own that holds, and here are millions. */
+ * writes to a file for each passed assertion, and there are millions here. */
 static void check_runs(const mkv_run_t *runs, size_t num_runs, const pair_t *pairs,
                        size_t num)
 {

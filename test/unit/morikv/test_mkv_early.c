@@ -101,7 +101,7 @@ START_TEST(an_abort_is_of_its_id_and_epoch)
 }
 END_TEST
 
-/* Two transfers ask and one of them is refused. Loop index as above */
+/* Two transfers send requests, and one of them is refused. Loop index as above */
 START_TEST(what_is_refused_is_of_its_id_and_epoch)
 {
     mkv_xfer_t *first, *second;
@@ -142,7 +142,7 @@ START_TEST(unopened_messages_are_dropped)
     pair_expose(passive, 0, 4);
     pair_run();
     dropped = pair_stats(A).msgs_dropped;
-    B->is_stopped = 1; /* transfer whose own time would be over before */
+    B->is_stopped = 1; /* B's own deadline would expire first */
     pair_now += 1900 * MKV_NSEC_PER_MSEC;
     pair_run();
     ck_assert_uint_eq(A->peers[1]->num_early, 1);

@@ -95,7 +95,7 @@ static void expect_error(const char *text)
                   mkv_last_error());
 }
 
-/* Tokens by each rank, the state by one of them */
+/* Each rank has tokens, and one of them gives the state */
 /* TP-04 */
 START_TEST(state_of_context_parallel_ranks_is_given_once)
 {
@@ -129,8 +129,8 @@ START_TEST(state_of_context_parallel_ranks_is_given_once)
 }
 END_TEST
 
-/* Latents of four ranks for one. Loop index: the rank. Only ANY_RANK takes from others
- */
+/* Latents of four ranks for one. Loop index: the rank. Only with ANY_RANK other ranks
+ * give it */
 /* TP-06, TP-08 */
 START_TEST(replicated_data_come_from_the_elected_or_from_any)
 {
@@ -304,8 +304,7 @@ START_TEST(stages_pair_by_layer)
 }
 END_TEST
 
-/* ---- On the wire ------------------------------------------------------------------
- */
+/* ---- On the wire ----------------------------------------------------------------- */
 
 static mkv_status_t recode(const mkv_wire_shape_t *shape, mkv_wire_shape_t *out,
                            size_t *length_p)

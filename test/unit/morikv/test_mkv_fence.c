@@ -14,7 +14,7 @@
 static mkv_xfer_t *source, *destination;
 static mkv_plan_t *plan;
 
-/* All bytes have come. Blocks 8, 9, 10 and, in a WRITE of B's, no others. */
+/* All bytes are in blocks 8, 9, 10, and in a WRITE in no other blocks of B. */
 static void move_all(mkv_mode_t mode)
 {
     mkv_xfer_t *active, *passive;
@@ -85,7 +85,7 @@ START_TEST(a_byte_that_cannot_be_read_back_fails_both_sides)
 }
 END_TEST
 
-/* Nor is there memory for it */
+/* There is no memory for the byte that is read back */
 /* FN-01 */
 START_TEST(a_byte_that_has_no_place_fails_both_sides)
 {
@@ -114,7 +114,7 @@ START_TEST(a_flush_that_fails_is_not_mended_by_a_read)
 }
 END_TEST
 
-/* Loop index: a transport that needs it not, host memory, or no option */
+/* Loop index: a transport that does not need it, host memory, or no option */
 /* FN-01, FN-03 */
 START_TEST(nothing_is_read_back_without_need)
 {

@@ -34,7 +34,7 @@ static void setup_host(void)
     setup(UCS_MEMORY_TYPE_ROCM, UCS_MEMORY_TYPE_HOST);
 }
 
-/* B shows its blocks 4..19, A puts its 0..15 there in reverse */
+/* B exposes its blocks 4..19, A puts its 0..15 there in reverse */
 static void bind_write(uint64_t id)
 {
     writer = pair_xfer(A, 1, id, MKV_WRITE, MKV_SRC);
@@ -87,7 +87,7 @@ static void finish(void)
     pair_teardown();
 }
 
-/* ---- Which way ------------------------------------------------------------------- */
+/* ---- Choice of the way ----------------------------------------------------------- */
 
 /* The first put shows that UCX emulates. Later posts need no flush. Loop index: the
  * option, of the writer and of the owner; then other types of memory; then a way. */
@@ -198,7 +198,7 @@ START_TEST(another_hosts_owner_does_not_get)
 }
 END_TEST
 
-/* The owner's first gets show that they are no better: then the writer puts */
+/* The owner's first gets turn out to be emulated as well: then the writer puts */
 START_TEST(an_owner_with_emulated_gets_refuses)
 {
     setup_host();
@@ -351,7 +351,7 @@ START_TEST(a_stopped_owner_ends_by_the_deadline)
 }
 END_TEST
 
-/* ---- A writer that is none ------------------------------------------------------- */
+/* ---- A false writer -------------------------------------------------------------- */
 
 /* Loop index: one block before the exposed ones; one behind them; none of its own */
 START_TEST(what_was_not_exposed_is_not_got)

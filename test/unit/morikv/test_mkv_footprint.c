@@ -18,7 +18,7 @@
 #define MOST_BYTES 3850u
 
 static size_t live_bytes;
-static size_t refused_size; /* such blocks are not to be had; 0: all are */
+static size_t refused_size; /* allocations of this size fail; 0: none */
 
 void *__real_malloc(size_t size);
 void *__real_calloc(size_t num, size_t size);
@@ -130,8 +130,7 @@ END_TEST
 #define NUM_TOLD 20u
 #define NUM_MESSAGES 200u
 
-/* Events that wait for a poll, which are not reserved, take none of those that are.
- */
+/* Unreserved events that wait for a poll do not use the reserved ones. */
 START_TEST(the_end_of_a_transfer_is_reported_without_memory)
 {
     mkv_plan_t *plan;

@@ -241,7 +241,7 @@ START_TEST(a_gap_is_not_prolonged_by_what_waits_for_it)
 }
 END_TEST
 
-/* Its UCX lives on and takes everything, as that of a stopped process does */
+/* The peer's UCX still accepts everything, as that of a stopped process does */
 /* AB-03, PY-03 */
 START_TEST(a_silent_peer_is_given_up_in_time)
 {
@@ -256,7 +256,7 @@ START_TEST(a_silent_peer_is_given_up_in_time)
     }
     ck_assert_uint_eq(pair_count(A, MKV_EV_PEER_FAILED, NULL), 0);
     fake_ucp_stop_worker(fake_ucp_worker(1), 1);
-    for (i = 0; i < 25; ++i) { /* each of them a time to look, and none due */
+    for (i = 0; i < 25; ++i) { /* calls before the deadline: no probe is due */
         mkv_ctx_deadline(A->ctx, 0);
         pass_ms(10);
     }
@@ -264,7 +264,7 @@ START_TEST(a_silent_peer_is_given_up_in_time)
     pass_ms(250);
     ck_assert_uint_eq(pair_count(A, MKV_EV_PEER_FAILED, NULL), 0);
     pass_ms(250);
-    pass_ms(250); /* the answer to the last question before the silence was new */
+    pass_ms(250); /* the last probe before the silence was answered */
     event = pair_last(A, MKV_EV_PEER_FAILED, NULL);
     ck_assert_int_eq(event->status, MKV_ERR_PEER);
     ck_assert_ptr_nonnull(strstr(event->text, "no message came from it for 1000 ms"));
@@ -299,7 +299,7 @@ START_TEST(one_probing_side_is_enough)
 END_TEST
 
 /* A process that was stopped finds that much time has passed and messages are unread.
- * It must not take its peers for dead */
+ * It must not declare its peers dead */
 /* AB-03 */
 START_TEST(a_pause_of_this_process_fails_no_peer)
 {
@@ -374,7 +374,7 @@ START_TEST(hello_is_repeated_until_it_is_answered)
     pair_open(1);
     OK(mkv_blob(B->ctx, MKV_BLOB_ADDR, blob, &length));
     if (_i == 0) {
-        B->ctx->is_closing = 1; /* it is deaf */
+        B->ctx->is_closing = 1; /* it ignores messages */
     } else {
         fake_ucp_stop_worker(fake_ucp_worker(1), 1);
     }
@@ -541,7 +541,7 @@ START_TEST(a_newer_connection_supersedes_one_that_lives)
     mkv_event_t event;
 
     pair_set("DRAIN_TIMEOUT", "2s");
-    pair_set("SHM_DIR", "/nowhere"); /* else it sees at once that the claim is over */
+    pair_set("SHM_DIR", "/nowhere"); /* else it detects the end of the claim at once */
     pair_set("LOG_LEVEL", "error");
     pair_setup();
     former = B->peers[0];
@@ -580,7 +580,7 @@ START_TEST(a_goodbye_finds_the_connection_it_ends)
     pair_setup();
     former = B->peers[0];
     OK(mkv_map_destroy(A->maps[1]));
-    fake_ucp_hold(FAKE_UCP_FLUSH); /* the goodbye waits for it */
+    fake_ucp_hold(FAKE_UCP_FLUSH); /* the goodbye waits for the flush */
     OK(mkv_peer_close(A->peers[1], MKV_CLOSE_FLUSH));
     add_again(A, B, &again);
     pair_run();
@@ -608,7 +608,7 @@ START_TEST(a_peer_that_was_too_slow_may_come_later)
     fake_ucp_reset();
     pair_open(0);
     pair_open(1);
-    B->ctx->is_closing = true; /* it is deaf */
+    B->ctx->is_closing = true; /* it ignores messages */
     add_again(A, B, &former);
     pass_ms(0);
     pass_ms(60000);
@@ -752,7 +752,7 @@ START_TEST(messages_before_the_first_are_bounded_in_number)
 }
 END_TEST
 
-/* Its name is the same, and everything else new; A does nothing but make a map */
+/* The process has the same name, and all else is new; A only makes a map */
 /* AB-03 */
 START_TEST(a_restarted_process_is_taken_in)
 {
@@ -926,7 +926,7 @@ START_TEST(what_waits_to_be_sent_is_bounded)
 }
 END_TEST
 
-/* Larger than all the room that there is: it goes alone */
+/* A message that is larger than all the room is sent alone */
 /* CC-08 */
 START_TEST(a_message_larger_than_the_room_goes_alone)
 {
@@ -946,7 +946,7 @@ START_TEST(a_message_larger_than_the_room_goes_alone)
 }
 END_TEST
 
-/* A note takes its room when its operation is posted, and messages know of it */
+/* A note reserves its room when its operation is posted, and messages respect that */
 /* CC-08 */
 START_TEST(notes_share_the_room_of_messages)
 {
@@ -1096,7 +1096,7 @@ START_TEST(changed_regions_raise_one_event_until_it_is_polled)
 }
 END_TEST
 
-/* ---- Who may connect ------------------------------------------------------------- */
+/* ---- Permission to connect ------------------------------------------------------- */
 
 static mkv_status_t decide(void *arg, const mkv_caller_t *caller)
 {
@@ -1110,7 +1110,7 @@ static mkv_status_t decide(void *arg, const mkv_caller_t *caller)
     return *(mkv_status_t *)arg;
 }
 
-/* A sends its hello again, and B accepts it as soon as the callback allows. Peers that
+/* A repeats its hello, and B accepts it as soon as the callback allows. Peers that
  * B adds itself need no decision of the callback */
 /* MD-05 */
 START_TEST(a_stranger_is_let_in_by_the_callers_word)
@@ -1172,7 +1172,7 @@ START_TEST(there_are_no_more_peers_than_allowed)
     OK(mkv_map_destroy(A->maps[1]));
     A->maps[1] = NULL;
     OK(mkv_peer_close(A->peers[1], MKV_CLOSE_FLUSH));
-    pass_ms(1000); /* and it sends the request again */
+    pass_ms(1000); /* and A sends the request again */
     pair_run();
     ck_assert_uint_eq(pair_count(&pair_sides[2], MKV_EV_PEER_READY, NULL), 1);
     pair_teardown();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* Which messages are delivered, and which are of another connection, of another
- * context, too early or too late. */
+/* Messages that are delivered, and messages of another connection or context, too early
+ * or too late. */
 
 #include "test/support/mkv_pair.h"
 
@@ -56,8 +56,8 @@ START_TEST(a_number_that_comes_twice_is_one_message)
 }
 END_TEST
 
-/* A process whose address belonged to another one before. Loop index: it is right; it
- * cannot be read */
+/* A message reaches a process whose address belonged to another one before. Loop index:
+ * the message is correct; it cannot be read */
 START_TEST(what_is_sent_to_another_context_changes_nothing)
 {
     uint32_t seq;
@@ -210,7 +210,7 @@ START_TEST(messages_of_a_closed_peer_are_not_delivered)
 }
 END_TEST
 
-/* A peer learns nothing of the proof for another one from its own */
+/* A peer cannot derive another peer's proof from its own */
 START_TEST(a_proof_is_for_one_peer)
 {
     /* of SipHash's reference, key 00 to 0f, bytes 00 to 07 */

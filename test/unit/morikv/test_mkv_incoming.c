@@ -89,7 +89,7 @@ START_TEST(a_destination_exposes_its_units_and_requests)
 }
 END_TEST
 
-/* The data kept of the first question must not serve as the block list of the second */
+/* Data kept of the first request must not serve as the block list of the second */
 START_TEST(a_question_may_be_repeated)
 {
     const mkv_event_t *event;
@@ -179,7 +179,7 @@ START_TEST(a_question_can_be_refused)
 }
 END_TEST
 
-/* The second question is sent before the refusal arrives; the refusal ends both */
+/* The second request is sent before the refusal arrives; the refusal ends both */
 START_TEST(a_question_that_crosses_its_refusal_is_forgotten)
 {
     pair_setup();
@@ -197,8 +197,7 @@ START_TEST(a_question_that_crosses_its_refusal_is_forgotten)
 }
 END_TEST
 
-/* The question is forgotten: it cannot be refused any more, and a late open fails at
- * once */
+/* The request is dropped: it cannot be refused, and a late open fails at once */
 /* IN-02 */
 START_TEST(an_aborted_request_is_withdrawn)
 {
@@ -239,7 +238,7 @@ START_TEST(an_open_transfer_makes_no_request_event)
 }
 END_TEST
 
-/* The last of too many questions is refused; the others stay */
+/* The last of too many requests is refused; the others stay */
 /* IN-02 */
 START_TEST(questions_are_bounded)
 {

@@ -27,7 +27,7 @@ static void finish(void)
 {
     OK(mkv_xfer_abort(active, MKV_ERR_ABORTED, NULL));
     OK(mkv_xfer_abort(passive, MKV_ERR_ABORTED,
-                      NULL)); /* one may believe that it knows */
+                      NULL)); /* it may know the other instance by mistake */
     pair_run();
     pair_close(active, passive, NULL);
     pair_teardown();
@@ -118,7 +118,7 @@ START_TEST(only_an_abort_may_lack_a_receiver_nonce)
 }
 END_TEST
 
-/* A list that comes twice is no list for a next instance */
+/* A block list that arrives twice does not count for the next instance */
 /* CN-05, SM-01 */
 START_TEST(a_block_list_counts_once)
 {
@@ -130,7 +130,7 @@ START_TEST(a_block_list_counts_once)
 }
 END_TEST
 
-/* Nor is one of an instance that has ended, or its abort, or its question. Loop index:
+/* Neither does a list, an abort or a request of an instance that has ended. Loop index:
  * whether the next instance is open when they come. */
 /* SM-01 */
 START_TEST(messages_of_an_ended_instance_are_ignored)

@@ -252,7 +252,7 @@ START_TEST(a_post_without_a_key_is_refused)
 }
 END_TEST
 
-/* A reader that hides its key is not put to: it gets */
+/* The owner does not put to a reader that has sent no key: the reader gets */
 START_TEST(an_owner_without_a_key_does_not_put)
 {
     mkv_xfer_t *active, *passive;

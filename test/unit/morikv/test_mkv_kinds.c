@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * All that a hybrid model keeps, in one transfer: a paged cache, the rings of sliding
- * windows, an indexer, and the convolution's and the recurrence's state, a slot of each
- * for a request. Both sides' memory is compared with a copy that is kept beside it.
+ * All kinds of memory of a hybrid model in one transfer: a paged cache, the rings of
+ * sliding windows, an indexer, and the convolution's and the recurrence's state, a slot
+ * of each for a request. Both sides' memory is compared with a copy that is kept beside
+ * it.
  */
 
 #include "test/support/mkv_pair.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* A source and its destinations, each of which ends by itself. The reverse case: one
+/* A source and its destinations, each of which ends separately. The reverse case: one
  * destination whose sources end together. */
 
 #include "test/support/mkv_pair.h"
@@ -246,7 +246,7 @@ START_TEST(a_destination_that_is_gone_ends_its_leg)
 }
 END_TEST
 
-/* Calls that run when it ends: its blocks are not quiet, others are not held up */
+/* A leg ends while calls run: its blocks are not quiet, and other legs do not wait */
 /* CN-03 */
 START_TEST(a_leg_is_quiet_behind_its_last_call)
 {
@@ -602,8 +602,8 @@ START_TEST(the_first_leg_that_failed_stays_named)
 }
 END_TEST
 
-/* Every word of everybody comes ten times, in any order, as no UCX brings it: each leg
- * is complete once, and so is the transfer. Loop index: mode and order */
+/* Every message arrives ten times, in any order, which UCX never does: each leg is
+ * complete once, and so is the transfer. Loop index: mode and order */
 /* CN-05 */
 START_TEST(words_that_come_ten_times_count_once)
 {
@@ -630,7 +630,7 @@ START_TEST(words_that_come_ten_times_count_once)
 }
 END_TEST
 
-/* Its own events report it */
+/* The transfer's events report its only leg */
 START_TEST(the_only_leg_has_no_events)
 {
     mkv_xfer_t *active, *passive;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* Lists that posts share: built once, and never given out for other blocks. */
+/* Lists that posts share: built once, and never used for other blocks. */
 
 #include "src/plan/list_cache.h"
 #include "src/peer/list_put.h"

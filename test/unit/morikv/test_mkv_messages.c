@@ -91,8 +91,8 @@ START_TEST(a_seal_without_bytes_brings_none)
 END_TEST
 
 /* Two sources write into one destination: the event has the bytes of the first that
- * sent some, and each leg's can be queried. Loop index 1: none did, and the event is of
- * the first. */
+ * sent some, and each leg's can be queried. Loop index 1: neither sent any, and the
+ * event is of the first. */
 /* AX-04 */
 START_TEST(each_leg_has_its_own_bytes)
 {
@@ -232,7 +232,8 @@ START_TEST(only_a_peer_that_is_ready_is_used)
 }
 END_TEST
 
-/* Here, whatever room the other side has; and of a message both parts are judged */
+/* This side checks the limit, whatever the peer's room is; both parts of a message
+ * count */
 START_TEST(what_is_sent_is_bounded_in_bytes)
 {
     static const uint8_t data[40000];
@@ -257,7 +258,7 @@ START_TEST(what_is_sent_is_bounded_in_bytes)
 }
 END_TEST
 
-/* Its number is the one that is repeated */
+/* The HELLO is repeated under its number, so no message may follow it */
 START_TEST(nothing_follows_a_hello_that_is_not_answered)
 {
     static uint8_t memory[64];
@@ -305,8 +306,8 @@ START_TEST(a_way_that_is_proven_too_late_is_none)
 END_TEST
 
 /* Loop index: UCX reports it later, or in the call. UCX gets nothing afterwards. */
-/* Messages of the library's own wait, and the peer takes none of them. @return Those of
- * before. */
+/* Messages of the library wait, and the peer accepts none of them. @return Number of
+ * messages before. */
 static uint64_t fill(mkv_peer_t *peer)
 {
     uint64_t before = peer->tx_bytes;
@@ -519,7 +520,7 @@ START_TEST(a_message_arrives_as_it_was_sent)
 }
 END_TEST
 
-/* Messages take no nodes that are reserved; of their own they leave as many, no more */
+/* Messages do not use reserved nodes, and keep no more nodes than are reserved */
 START_TEST(nodes_of_polled_events_are_kept_as_far_as_they_are_reserved)
 {
     const unsigned many = 100;

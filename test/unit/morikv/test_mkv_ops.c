@@ -148,7 +148,7 @@ START_TEST(scattered_bytes_move_while_the_peer_calls_nothing)
 }
 END_TEST
 
-/* A lane that was taken for one with lists refuses the first: nothing is lost */
+/* The lane refuses the first list, unlike expected: no piece is lost */
 /* OS-01 */
 START_TEST(a_refused_list_goes_piece_by_piece)
 {
@@ -468,7 +468,7 @@ START_TEST(a_deadline_ends_it_and_a_silent_peers_connection)
         ck_assert_uint_eq(pair_count(A, MKV_EV_PEER_FAILED, NULL), 0);
         pair_now += 50 * MKV_NSEC_PER_MSEC;
         pair_run();
-        pair_run(); /* messages of a deadline leave with the next progress */
+        pair_run(); /* the next progress sends a deadline's messages */
     }
     if (_i) {
         ck_assert_uint_eq(pair_count(A, MKV_EV_PEER_FAILED, NULL), 0);
@@ -563,7 +563,7 @@ START_TEST(a_peer_is_not_closed_under_it)
     pair_run();
     ck_assert_int_eq(mkv_op_status(op), MKV_ERR_PEER);
     ck_assert_int_eq(query().is_quiet, 0);
-    ck_assert_uint_eq(pair_count(B, MKV_EV_PEER_CLOSED, NULL), 0); /* it waits */
+    ck_assert_uint_eq(pair_count(B, MKV_EV_PEER_CLOSED, NULL), 0); /* the close waits */
     fake_ucp_hold(0);
     pair_run();
     ck_assert_int_eq(query().is_quiet, 1);
@@ -690,7 +690,7 @@ START_TEST(bad_parameters_are_refused)
     params.note_length = 0;
     params.num_pieces = 1;
     IS(mkv_op_post(A->peers[1], &params, &op), MKV_ERR_INVALID);
-    params.pieces = &piece; /* of which there cannot be so many */
+    params.pieces = &piece; /* memory cannot hold so many */
     params.num_pieces = SIZE_MAX / 16;
     IS(mkv_op_post(A->peers[1], &params, &op), MKV_ERR_NOMEM);
     params.pieces = NULL;

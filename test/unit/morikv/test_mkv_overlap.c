@@ -21,7 +21,7 @@ static void keep_warning(void *arg, mkv_log_level_t level, const char *text)
     }
 }
 
-/* B would have its blocks [first, first + NUM) written to, or, READ, read */
+/* B exposes its blocks [first, first + NUM) to be written to or, READ, to be read */
 static mkv_status_t expose(uint64_t id, mkv_mode_t mode, uint32_t first,
                            mkv_xfer_t **xfer_p)
 {
@@ -64,7 +64,7 @@ START_TEST(a_block_of_a_transfer_that_is_not_quiet_is_refused)
     end(second);
     IS(expose(2, MKV_WRITE, FIRST, &second), MKV_ERR_DUPLICATE); /* the first has it */
     end(second);
-    OK(expose(2, MKV_WRITE, FIRST - NUM, &second)); /* nothing was kept of the other */
+    OK(expose(2, MKV_WRITE, FIRST - NUM, &second)); /* the refused one kept no block */
     end(second);
     end(first); /* and with it, quiet */
     OK(expose(3, MKV_WRITE, FIRST, &second));
@@ -190,7 +190,7 @@ START_TEST(blocks_that_were_not_exposed_after_all_have_no_owner)
 }
 END_TEST
 
-/* B would have these blocks written to */
+/* B exposes these blocks to be written to */
 static mkv_status_t expose_list(uint64_t id, const uint32_t *blocks, uint32_t num,
                                 mkv_xfer_t **xfer_p)
 {

@@ -266,7 +266,8 @@ START_TEST(what_two_containers_do_not_share_is_the_reason)
 }
 END_TEST
 
-/* A peer of this host in another pid namespace: the warning and the query have why. */
+/* A peer of this host in another pid namespace: the warning and the query contain the
+ * reason. */
 START_TEST(a_peer_of_the_same_pid_is_a_warning_with_the_reason)
 {
     mkv_peer_attr_t attr;
@@ -352,7 +353,7 @@ START_TEST(a_peer_query_describes_the_other_side)
 }
 END_TEST
 
-/* UCX's texts name a transport together with its device */
+/* UCX's texts contain a transport together with its device */
 START_TEST(a_transport_is_named_where_its_device_follows)
 {
     ck_assert_int_eq(mkv_backend_of_text("tcp/eth0"), MKV_BACKEND_TCP);

@@ -38,10 +38,10 @@
 /* Behaviour of the claim's owner and counters of its threads, in shared memory */
 typedef struct owner {
     unsigned threads;
-    size_t bytes;     /* of memory that its end has to unmap */
+    size_t bytes;     /* memory to be unmapped at its end */
     int leaves;       /* its first thread ends before the others */
     int hides;        /* in a private PID namespace */
-    int is_elsewhere; /* its folder is another one */
+    int is_elsewhere; /* it uses another folder */
     int has_child;    /* which outlives it */
     int has_no_proc;  /* nor a boot id, which is read from there */
     pid_t child;
@@ -479,7 +479,7 @@ START_TEST(without_proc_and_boot_id_an_end_is_seen_and_not_before)
 }
 END_TEST
 
-/* Whom a lock belongs to is not known there, so that there is no pidfd */
+/* The owner of a lock is not known there, so there is no pidfd */
 static int watch_from_inside(int fd, void *arg)
 {
     uint64_t claim = *(uint64_t *)arg;
@@ -533,7 +533,7 @@ START_TEST(a_process_outside_is_seen_from_a_private_pid_namespace)
 }
 END_TEST
 
-/* The owner uses a different folder, so its claim is never seen */
+/* The owner uses a different folder, so its claim is never found */
 /* AB-05 */
 START_TEST(a_file_that_cannot_be_seen_proves_nothing)
 {
@@ -587,9 +587,9 @@ START_TEST(a_copy_of_the_owner_proves_nothing)
 }
 END_TEST
 
-/* A claim that ended before the first look at it. An earlier claim of the same owner
- * proves the owner of the file. Loop index: that one is held, released, its owner is
- * gone; nothing was seen; it is of another owner; the claim is not over. */
+/* A claim that ended before the first check. An earlier claim of the same owner proves
+ * the owner of the file. Loop index: the earlier claim is held, is released, its owner
+ * is gone; it was never seen; it is of another owner; the new claim has not ended. */
 /* AB-05 */
 START_TEST(an_ended_claim_is_found_by_an_earlier_one)
 {
@@ -751,7 +751,7 @@ START_TEST(another_copy_in_this_process_ends_no_claim)
     ck_assert_int_ge(fd, 0);
     if ((fcntl(fd, F_OFD_GETLK, &lock) == 0) || (errno != EINVAL)) {
         ck_assert_int_eq(lock.l_type,
-                         F_WRLCK); /* a process sees such locks of its own */
+                         F_WRLCK); /* a process finds its own locks of this kind */
         close(fd);
         ck_assert_int_eq(mkv_proc_send(proc.fd, "look", 5), 0);
         ck_assert_int_gt(mkv_proc_recv(proc.fd, word, sizeof(word), -1), 0);
@@ -806,7 +806,8 @@ START_TEST(files_of_killed_processes_are_removed)
 }
 END_TEST
 
-/* Its locks come before its name: killed in between, a process leaves nothing */
+/* A file is locked before it gets its name: a process that is killed in between leaves
+ * none */
 START_TEST(a_file_has_one_name_from_its_first_to_its_last_day)
 {
     int fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
@@ -898,7 +899,8 @@ END_TEST
 
 static mkv_proc_t stranger; /* acts before each rename of this process */
 
-/* Claims' names that a name in the folder gives away, and the folder itself */
+/* Count claims of which a file name in the folder reveals the name, and the folder
+ * itself */
 static unsigned take(const char *name)
 {
     char path[512], other[600];

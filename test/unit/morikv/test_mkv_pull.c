@@ -17,7 +17,7 @@
 static mkv_xfer_t *reader, *owner; /* of A and of B */
 static mkv_plan_t *plan;
 
-/* B shows its blocks 4..19, A takes them in reverse into its 0..15 */
+/* B exposes its blocks 4..19, A reads them in reverse into its 0..15 */
 static void bind_read(uint32_t flags)
 {
     reader = pair_xfer(A, 1, 1, MKV_READ, MKV_DST);
@@ -62,7 +62,7 @@ static void finish(void)
     pair_teardown();
 }
 
-/* ---- Which way ------------------------------------------------------------------- */
+/* ---- Choice of the way ----------------------------------------------------------- */
 
 /* Loop index: the option, at the reader and at the owner; gets are the control */
 /* XF-10 */
@@ -247,7 +247,7 @@ START_TEST(bytes_of_which_the_sides_differ_are_not_put)
 }
 END_TEST
 
-/* The reader has given up when the answer comes: it gets nothing, and waits for nothing
+/* The reader has given up when the answer arrives: it posts no gets, and waits for none
  */
 START_TEST(a_refusal_that_comes_too_late_moves_nothing)
 {
@@ -474,7 +474,7 @@ START_TEST(a_stopped_owner_ends_by_the_deadline)
     pair_now += 1000 * MKV_NSEC_PER_MSEC;
     pair_run();
     ck_assert(!pair_query(reader).is_quiet);
-    B->is_stopped = 0; /* it sees that it was cut */
+    B->is_stopped = 0; /* it detects that it was cut */
     fake_ucp_stop_worker(fake_ucp_worker(1), 0);
     pair_now += 1000 * MKV_NSEC_PER_MSEC;
     pair_run();
@@ -487,7 +487,7 @@ START_TEST(a_stopped_owner_ends_by_the_deadline)
 }
 END_TEST
 
-/* ---- A reader that is none ------------------------------------------------------- */
+/* ---- A false reader -------------------------------------------------------------- */
 
 static mkv_msg_t message_of(const mkv_xfer_t *xfer, mkv_msg_type_t type)
 {
@@ -588,7 +588,7 @@ START_TEST(a_selection_from_the_wire_is_checked)
     OK(mkv_message_send(A->peers[1], &msg));
     pair_run();
     ck_assert_uint_eq(fake_ucp_num_calls(PUTS) > 0, (_i == 0));
-    /* PULLED comes unasked, unless the owner has failed already */
+    /* PULLED comes without a request, unless the owner has already failed */
     ck_assert_int_eq(pair_query(reader).status,
                      (_i == 3) ? MKV_ERR_BOUNDS : MKV_ERR_PROTOCOL);
     finish();

@@ -239,7 +239,7 @@ START_TEST(a_late_drain_is_its_transfers_fate_alone)
 }
 END_TEST
 
-/* Its puts hang, but it answers: no end of the connection makes that better */
+/* The writer's puts hang, but it answers: ending the connection would not help */
 /* AB-05 */
 START_TEST(a_peer_that_answers_is_never_cut)
 {
@@ -335,7 +335,8 @@ START_TEST(goodbye_waits_until_the_blocks_are_quiet)
 }
 END_TEST
 
-/* Goodbye means that all of ours has arrived. Loop index 1: it has, the control. */
+/* A goodbye means that all data of the sender has arrived. Loop index 1: the flush
+ * succeeds, the control. */
 START_TEST(no_goodbye_is_sent_after_a_failed_flush)
 {
     pair_setup();
@@ -353,7 +354,8 @@ START_TEST(no_goodbye_is_sent_after_a_failed_flush)
 }
 END_TEST
 
-/* Nothing else is seen of it, and its GPU could reach the blocks */
+/* Nothing but the goodbye proves it: the claim is not visible, and the peer's GPU could
+ * reach the blocks */
 START_TEST(a_peer_after_its_goodbye_touches_nothing)
 {
     pair_set("SHM_DIR", "/nowhere");
@@ -375,7 +377,7 @@ START_TEST(a_peer_after_its_goodbye_touches_nothing)
 }
 END_TEST
 
-/* Our own calls hang: they come back with the end of the connection */
+/* This side's calls hang: they end with the connection */
 /* AB-05 */
 START_TEST(calls_to_a_silent_peer_end_with_the_connection)
 {
@@ -422,7 +424,7 @@ START_TEST(an_endpoint_may_be_closed_at_once)
 }
 END_TEST
 
-/* Loop index: the peer has ended; it was cut off here, which ends all calls */
+/* Loop index: the peer has ended; this side cut the connection, which ends all calls */
 START_TEST(calls_to_an_ended_peer_have_the_drain_timeout)
 {
     start_to_write("tcp");
@@ -496,8 +498,8 @@ END_TEST
 
 /* ---- Claims ---------------------------------------------------------------------- */
 
-/* UCX has closed the endpoint and still has a call of it: the peer must not take this
- * side for one that touches nothing */
+/* UCX has closed the endpoint and still has one of its calls: the peer must not
+ * conclude that this side touches nothing */
 START_TEST(a_claim_is_held_until_all_calls_are_back)
 {
     mkv_peer_t *peer;
@@ -519,7 +521,7 @@ START_TEST(a_claim_is_held_until_all_calls_are_back)
 }
 END_TEST
 
-/* Its claim is over, and it does nothing any more; A looks after two seconds */
+/* B's claim ends, and B does nothing any more; A checks after two seconds */
 static void lose_b(void)
 {
     mkv_peer_t *peer = B->peers[0];
@@ -642,8 +644,8 @@ START_TEST(blocks_of_a_former_connection_are_free_when_its_claim_is_over)
 }
 END_TEST
 
-/* No boot id, no /proc, no folder that both see: nothing of the peer is seen, whatever
- * it does, and only an operator's declaration ends the wait */
+/* No boot id, no /proc, no folder that both see: nothing shows the peer's state, and
+ * only an operator's declaration ends the wait */
 /* AB-05 */
 START_TEST(where_nothing_is_seen_only_a_word_frees)
 {

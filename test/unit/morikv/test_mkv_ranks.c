@@ -169,8 +169,8 @@ static mkv_event_t wait_for(mkv_ctx_t *ctx, mkv_event_type_t type)
     return event;
 }
 
-/* A reader that does not check itself requests parts. Loop index: those of the block
- * before the exposed one, of that block, the first one behind it */
+/* A reader without checks of its own requests parts. Loop index: parts of the block
+ * before the exposed one, of that block, and the first part behind it */
 /* XF-10 */
 START_TEST(parts_of_blocks_that_were_not_exposed_are_not_put)
 {
@@ -212,8 +212,7 @@ START_TEST(parts_of_blocks_that_were_not_exposed_are_not_put)
 }
 END_TEST
 
-/* ---- Plans -------------------------------------------------------------------------
- */
+/* ---- Plans ----------------------------------------------------------------------- */
 
 static mkv_status_t plan_blocks(uint32_t num_local, const uint32_t *local,
                                 uint32_t num_remote, const uint32_t *remote)
@@ -272,7 +271,7 @@ START_TEST(blocks_of_unequal_size_without_gaps_are_one_piece)
 }
 END_TEST
 
-/* ---- What cannot work ------------------------------------------------------------ */
+/* ---- Impossible cases ------------------------------------------------------------ */
 
 static void refused(const ranks_part_t *mine, const ranks_part_t *theirs,
                     uint32_t num_sources, uint32_t num_targets, uint32_t flags,

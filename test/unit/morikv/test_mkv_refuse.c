@@ -301,7 +301,7 @@ END_TEST
 
 /* ---- Ends ------------------------------------------------------------------------ */
 
-/* Its blocks are written to as long as a get of its own runs */
+/* A reader's blocks are written to as long as its get runs */
 START_TEST(a_reader_is_quiet_behind_its_gets)
 {
     mkv_xfer_t *reader, *owner;
@@ -331,7 +331,7 @@ START_TEST(a_reader_is_quiet_behind_its_gets)
 }
 END_TEST
 
-/* Its puts are complete here, and may still be on their way */
+/* The puts are complete here, and may still be in flight */
 START_TEST(a_writer_is_quiet_behind_its_flush)
 {
     mkv_xfer_t *active, *passive;
@@ -394,7 +394,7 @@ START_TEST(a_leg_is_sealed_once_by_the_posting_side_when_it_is_bound)
 }
 END_TEST
 
-/* Loop index: of one with 65536 legs the first is missing, which is not looked at */
+/* Loop index 1: 65536 legs, of which the first is missing and is not checked */
 START_TEST(what_can_be_no_transfer_is_not_opened)
 {
     static const char *const texts[] = {"0 legs", "65536 legs", "mode 2",

@@ -292,7 +292,7 @@ static void keep_dump(void *arg, const char *line)
     mkv_text(kept_dump + length, sizeof(kept_dump) - length, "%s\n", line);
 }
 
-/* A and B know each other, and A's lines are kept; B is @a far hosts away */
+/* Connect A and B, and keep A's log lines; B is @a far hosts away */
 static mkv_peer_attr_t connect_kept(uint64_t far)
 {
     mkv_open_params_t params = {.size = sizeof(params), .log = keep_line};
@@ -738,7 +738,7 @@ START_TEST(a_peer_after_its_goodbye_is_not_waited_for)
 }
 END_TEST
 
-/* UCX has something of its own under way, for ever: nothing of that touches memory */
+/* UCX has internal work in progress for ever, which touches no memory */
 START_TEST(a_worker_that_does_not_settle_is_left)
 {
     static ucp_worker_h worker_of_a;
@@ -763,8 +763,8 @@ START_TEST(a_worker_that_does_not_settle_is_left)
 }
 END_TEST
 
-/* The peer has gone when it is connected to: UCX keeps a part of the endpoint, and no
- * flush of its worker ends. Nothing of that touches memory. */
+/* The peer is gone when this side connects to it: UCX keeps a part of the endpoint, and
+ * no flush of its worker ends. Nothing of that touches memory. */
 START_TEST(a_worker_with_an_endpoint_that_was_not_made_is_left)
 {
     uint8_t blob[4096];
@@ -913,8 +913,7 @@ START_TEST(dump_and_strings_cover_everything)
 }
 END_TEST
 
-/* ---- Every option -----------------------------------------------------------------
- */
+/* ---- Every option ---------------------------------------------------------------- */
 
 /* Each value differs from the default, and the fake UCP accepts it */
 static const char *const settings[][2] = {{"BACKEND", "rdma"},
@@ -981,14 +980,14 @@ START_TEST(a_context_dumps_every_option_as_it_was_set)
     mkv_config_release(config);
     OK(mkv_dump(ctx, MKV_DUMP_CONFIG, find_setting, NULL));
     mkv_config_help(count_option, NULL);
-    ck_assert_uint_eq(num_options, NUM_SETTINGS); /* none is forgotten here */
+    ck_assert_uint_eq(num_options, NUM_SETTINGS); /* the table above is complete */
     ck_assert_uint_eq(num_found, NUM_SETTINGS);
     OK(mkv_close(ctx));
     fake_ucp_reset();
 }
 END_TEST
 
-/* ---- A thousand lives ------------------------------------------------------------ */
+/* ---- A thousand contexts --------------------------------------------------------- */
 
 #define LIVES 1000u
 

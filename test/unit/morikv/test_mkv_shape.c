@@ -280,7 +280,7 @@ START_TEST(every_rank_gets_its_part_of_the_tensor_once)
 }
 END_TEST
 
-/* The elected one of several is near: the target's own rank where sizes are equal, the
+/* The elected source is near: the target's own rank where sizes are equal, the
  * first of its block of ranks, or the rank that it shares with others */
 /* TP-06, TP-08 */
 START_TEST(the_nearest_of_those_that_hold_the_same_is_elected)
@@ -312,8 +312,8 @@ START_TEST(the_nearest_of_those_that_hold_the_same_is_elected)
 }
 END_TEST
 
-/* Two heads on four ranks go to ranks that hold both: of those that hold a head the
- * nearest gives it, to the side of whom the other rank may be */
+/* Two heads on four ranks go to ranks that hold both: the nearest of the ranks that
+ * hold a head gives it, on either side of the destination */
 START_TEST(a_rank_with_all_heads_gets_them_from_the_sharing_ranks)
 {
     mkv_shape_t source = {

@@ -197,7 +197,7 @@ static void run_transfer(couple_t *couple, mkv_xfer_t *const xfers[2], mkv_plan_
     give_up(fate, 1, xfers);
     status = (status == MKV_OK) ? mkv_xfer_seal(xfers[0], 0) : status;
     MUST((status == MKV_OK) || (fate < 4));
-    if (status != MKV_OK) { /* the other side learns of it by nothing else */
+    if (status != MKV_OK) { /* the other side gets no other notification */
         give_up(0, 0, xfers);
         give_up(1, 0, xfers);
     }

@@ -65,7 +65,7 @@ static void finish(void)
     pair_teardown();
 }
 
-/* ---- What does not wait ---------------------------------------------------------- */
+/* ---- Calls that do not wait ------------------------------------------------------ */
 
 /* CC-03 */
 START_TEST(a_poll_waits_for_no_progress)
@@ -97,8 +97,8 @@ static int compare_ns(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* How long a call of each kind takes together, in ns: the median, since any single one
- * may stand while the machine does something else */
+/* Time of one call of each kind together, in ns: the median, because other work on the
+ * machine may delay a single call */
 static uint64_t median_of_query(void)
 {
     mkv_xfer_attr_t attr = {.size = sizeof(attr)};
@@ -266,7 +266,7 @@ END_TEST
 typedef struct gate_calls {
     bool is_open;
     unsigned num;
-    pthread_t first; /* who asked */
+    pthread_t first; /* the first thread that queried */
 } gate_calls_t;
 
 static int count_gate_call(void *arg)
@@ -279,7 +279,7 @@ static int count_gate_call(void *arg)
     return calls->is_open;
 }
 
-/* Loop index: whether another thread is inside, which checks before it leaves */
+/* Loop index: whether another thread is in progress, which checks before it leaves */
 /* CC-01 */
 START_TEST(a_gate_is_checked_by_the_posting_or_progressing_thread)
 {
@@ -555,7 +555,8 @@ static bool is_in_pause(long_call_t *call)
     return !call->is_back;
 }
 
-/* The call stops in each pause until this thread counts a turn for the feigned one.
+/* The call stops in each pause until this thread counts a turn for the simulated
+ * waiter.
  * @return How many pauses the call made. */
 static unsigned count_pauses(long_call_t *call)
 {
@@ -830,8 +831,8 @@ static mkv_status_t drop_one_too_many(void)
     return mkv_regions_drop(A->ctx, region_ids, NUM_REGIONS + 1);
 }
 
-/* Nothing finds a region from the first round of its drop on; a drop that is refused
- * gives all of them back */
+/* A region cannot be found from the first round of its drop on; a refused drop restores
+ * all regions */
 START_TEST(a_drop_of_many_regions_lets_other_threads_in)
 {
     long_call_t call = {.run = drop_one_too_many,
@@ -1233,8 +1234,7 @@ static mkv_event_t wait_event(pair_side_t *side, mkv_event_type_t type)
     }
 }
 
-/* ---- The library's own threads ----------------------------------------------------
- */
+/* ---- The library's own threads --------------------------------------------------- */
 
 static unsigned rounds_of_threads(unsigned num)
 {

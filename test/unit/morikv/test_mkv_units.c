@@ -337,8 +337,8 @@ static const struct {
     {MKV_READ, 0, 0, MKV_OK, ""},
 };
 
-/* The side that exposed compares how many and which have moved, whatever the other one
- * did to make sure */
+/* The exposing side compares the number and the set of moved units, whatever the active
+ * side checked */
 /* PL-03 */
 START_TEST(what_has_moved_is_compared_at_the_end)
 {

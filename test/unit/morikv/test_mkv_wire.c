@@ -541,7 +541,7 @@ START_TEST(blobs_survive_the_way)
     ck_assert_uint_eq(info.model, 99);
     ck_assert_uint_eq(info.features, 1ull << 40 | 5);
     ck_assert_int_eq(info.has_regions, _i);
-    ck_assert_uint_eq(info.connection, _i ? 8 : 0); /* none in a blob for anybody */
+    ck_assert_uint_eq(info.connection, _i ? 8 : 0); /* a blob for any peer has none */
     ck_assert_uint_eq(info.max_message, _i ? 1ull << 33 : 0);
     if (_i) {
         ck_assert_uint_eq(info.epoch, 6);

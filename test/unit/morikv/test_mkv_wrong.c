@@ -414,7 +414,7 @@ START_TEST(every_call_on_a_peer_in_every_state)
 }
 END_TEST
 
-/* ---- What others use ------------------------------------------------------------- */
+/* ---- Objects in use -------------------------------------------------------------- */
 
 /* Objects in use are not released: regions of a map, a map of a plan and a transfer, a
  * plan of a post, a peer of a transfer */

@@ -126,7 +126,7 @@ START_TEST(done_waits_for_the_flush)
 }
 END_TEST
 
-/* ... and has its place behind messages sent meanwhile. Loop index: something was */
+/* The prepared end is sent behind messages sent meanwhile. Loop index 1: one was */
 START_TEST(the_end_is_made_while_blocks_move)
 {
     const mkv_leg_t *leg;
@@ -371,7 +371,7 @@ START_TEST(broken_connection_fails_every_step)
         ck_assert_int_eq(pair_query(both.active).status, MKV_ERR_PEER);
         ck_assert_int_eq(pair_query(both.passive).status, MKV_ERR_PEER);
     }
-    pair_now += 1000 * MKV_NSEC_PER_MSEC; /* the other side's claim is looked at */
+    pair_now += 1000 * MKV_NSEC_PER_MSEC; /* the other side's claim is checked */
     pair_run();
     ck_assert(pair_query(both.active).is_quiet);
     ck_assert(pair_query(both.passive).is_quiet);
@@ -490,7 +490,7 @@ static void end_quarantine(both_t *both)
     pair_teardown();
 }
 
-/* Cut meanwhile, it sees that, its puts come back, and it gives up its claim */
+/* The peer was cut meanwhile: it detects that, its puts end, its claim is released */
 /* AB-05 */
 START_TEST(stopped_peer_that_was_cut_is_quarantined_until_drained)
 {
@@ -531,7 +531,7 @@ START_TEST(blocks_of_a_peer_declared_dead_are_free)
 }
 END_TEST
 
-/* A connection that is well is ended by it, and nothing else is quiet by it */
+/* The declaration ends a working connection, and makes nothing else quiet */
 /* AB-05 */
 START_TEST(declaring_a_living_peer_dead_ends_the_connection)
 {
@@ -731,8 +731,9 @@ START_TEST(a_retry_under_an_aborted_epoch_ends_on_both_sides)
 }
 END_TEST
 
-/* The writer gives up before it has heard of the reader, opens the same (id, epoch)
- * again, and writes, when its first word comes late: quiet is the second one's to give
+/* The writer gives up before the reader has bound, opens the same (id, epoch) again,
+ * and writes. Then a message of its first instance arrives late: only the second
+ * instance may report quiet
  */
 /* SM-06 */
 START_TEST(a_former_writers_word_is_not_its_successors)
@@ -873,7 +874,7 @@ START_TEST(two_sides_that_wait_for_blocks_fail_at_once)
     ck_assert_ptr_nonnull(strstr(pair_query(a).error, "both sides wait for blocks"));
     ck_assert_ptr_nonnull(strstr(pair_query(b).error, "both sides wait for blocks"));
     ck_assert_uint_eq(a->legs[0].remote_nonce,
-                      b->nonce); /* so that no other is meant */
+                      b->nonce); /* so that it names this instance */
     ck_assert_uint_eq(b->legs[0].remote_nonce, a->nonce);
     ck_assert(pair_query(a).is_quiet && pair_query(b).is_quiet);
     pair_close(a, b, NULL);

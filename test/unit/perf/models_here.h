@@ -5,7 +5,7 @@
 
 /**
  * @file
- * The models are those of the sources, wherever the test lies.
+ * The models are those of the sources, wherever the test runs.
  */
 
 #include <stdlib.h>

@@ -21,7 +21,7 @@ typedef struct two {
     perf_run_t center; /* measures */
     perf_run_t leaf;   /* waits for it */
     uint64_t end_ns;   /* when the center has measured all */
-    bool is_still;     /* it does not get on */
+    bool is_still;     /* it stands still */
 } two_t;
 
 static void two_setup(two_t *two)

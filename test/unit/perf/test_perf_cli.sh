@@ -61,7 +61,8 @@ cat >"$work/trace" <<'TRACE'
 {"timestamp": 9000, "input_length": 1100, "output_length": 50, "hash_ids": [0, 1, 3]}
 TRACE
 
-# what no model here has alone: shared-out and replicated data, a window, a ring, a state, groups
+# features that no single model has: shared-out and replicated data, a window, a ring, a state,
+# groups
 cat >"$work/mine.json" <<'MODEL'
 {"name": "mine", "layers": 3, "pattern": "ab", "tp": 4, "block_tokens": 8, "components": [
     {"name": "kv", "parts": 2, "heads": 4, "dim": 16}, {"name": "latent", "on": "a", "dim": 24},

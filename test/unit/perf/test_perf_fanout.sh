@@ -1,6 +1,6 @@
 #!/bin/bash
-# gpu_limits moves from one GPU to all others and back, every byte checked, and sees it
-# when bytes do not arrive; pairs.sh lets several runs begin together.
+# gpu_limits moves from one GPU to all others and back, every byte checked, and fails when bytes
+# do not arrive; pairs.sh starts several runs together.
 set -uo pipefail
 
 build=${MKV_BUILD_DIR:-$PWD}

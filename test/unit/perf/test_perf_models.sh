@@ -1,6 +1,6 @@
 #!/bin/bash
 # gpu_limits moves what mori_kv_perf moves for its models: as many pieces, before and
-# after merging, of the same command line; and sees it when bytes do not arrive.
+# after merging, of the same command line; and fails when bytes do not arrive.
 set -uo pipefail
 
 build=${MKV_BUILD_DIR:-$PWD}

@@ -21,7 +21,7 @@ fail() { # WHAT
 timeout 600 "$perf" "${small[@]}" >"$work/out" 2>"$work/err" || fail "a small run ended with an error"
 [ ! -s "$work/err" ] || fail "progress was shown without a terminal"
 
-# ---- Ctrl-C: the rows until then, and 130. What runs for a minute is cut when it has begun.
+# ---- Ctrl-C: the rows until then, and 130. A run of a minute is cut after its start.
 cut_short() { # UNTIL FILE SIGNAL ARG...
     local until=$1 file=$2 how=$3 pid end watch
     shift 3
@@ -51,7 +51,7 @@ for op in READ WRITE; do
 done
 grep -qE 'requests \[.*\] [0-9]+/20000, .* GB/s, [0-9]+:[0-9][0-9] left' "$work/err" || fail "--progress printed no rate"
 
-# ---- Benchmarks by name, in the words of their publishers.
+# ---- Benchmarks by name, in their publishers' format.
 named() { # BENCHMARK ROWS WORDS ARG...
     local name=$1 rows=$2 words=$3
     shift 3
@@ -156,7 +156,7 @@ pair() { # DECODE'S PLACE PREFILL'S PLACE
         fail "decode at $1 was not reached at $2: $(cat "$work/out2")"
     wait $!
 }
-coproc keep { exec test/support/keep_port; } # ours until this script ends
+coproc keep { exec test/support/keep_port; } # reserved until this script ends
 read -rt 20 port <&"${keep[0]}" || { echo "FAIL: keep_port printed no port"; exit 1; }
 pair ":$port" "127.0.0.1:$port"
 pair "localhost:$port" "localhost:$port"

@@ -147,7 +147,7 @@ START_TEST(peer_that_sends_no_offer_gets_none)
     create_both();
     get_address(0);
     get_address(1);
-    addrs[0].length = addrs[1].length -= 8; /* as from before there was any */
+    addrs[0].length = addrs[1].length -= 8; /* as from a version without ECE */
     connect_side(0);
     connect_side(1);
     expect_options(0);

@@ -76,7 +76,7 @@ static void expect_works(rig_conn_t *which)
     ck_assert_int_eq(rig_flush(&rig, which->ep[0]), UCS_OK);
 }
 
-/* The broken pair goes, a new one works, and the other pair never noticed. */
+/* The broken pair is destroyed, a new one works, and the other pair is not affected. */
 static void expect_recovery(void)
 {
     rig_conn_t fresh;
@@ -159,7 +159,7 @@ START_TEST(queue_pair_that_cannot_be_made_names_the_remedy)
 }
 END_TEST
 
-/* UCP leaves some that failed while it made them. */
+/* UCP leaves endpoints that failed during their creation. */
 START_TEST(interface_destroys_the_endpoints_that_are_left)
 {
     start();
@@ -369,7 +369,7 @@ START_TEST(removed_device_ends_everything_without_completions)
 }
 END_TEST
 
-/* The event of the removal is not read, then it is. */
+/* First the event of the removal is unread, then it is read. */
 START_TEST(memory_has_no_keys_with_a_removed_device)
 {
     fake_verbs_objects_t before, after;

@@ -143,7 +143,7 @@ static uint64_t rnr(const rig_conn_t *which)
     return sum;
 }
 
-/* Messages until the receiver, which does not look, has no receive left. */
+/* Send messages until the receiver, which makes no progress, has no receive left. */
 static unsigned send_blindly(void)
 {
     unsigned sent = 0;

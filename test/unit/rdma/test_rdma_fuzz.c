@@ -155,7 +155,7 @@ static void finish(void)
     rig_close(&rig);
 }
 
-/* Whatever happens; nothing is waited for. */
+/* Use an endpoint; any result is valid, and nothing is waited for. */
 static void use_ep(uct_ep_h ep)
 {
     (void)rig_try_put(&rig, ep, 0, 0, 64, NULL);

@@ -244,7 +244,8 @@ START_TEST(consumer_on_every_gpu_sees_what_was_flushed)
         }
         wait_acknowledged();
         for (gpu = 0; gpu < num_gpus; gpu++) {
-            /* acknowledged is not written: else this test would prove nothing */
+            /* acknowledged, but not visible yet: otherwise this test would prove
+             * nothing */
             ck_assert(!is_seen(gpu, how));
         }
 
@@ -427,7 +428,7 @@ START_TEST(message_behind_a_fence_comes_after_what_was_written)
 }
 END_TEST
 
-/* A request as UCP leaves one with us: a flush that found no room. */
+/* A pending request as UCP adds it: a flush that found no room. */
 typedef struct request {
     uct_pending_req_t uct;
     unsigned num_calls;
@@ -535,8 +536,8 @@ START_TEST(get_by_messages_ends_when_every_gpu_has_the_bytes)
 }
 END_TEST
 
-/* Answers to the peer's gets are work requests of the first queue pair, too: one that
- * never gets idle. */
+/* Answers to the peer's gets are work requests of the first queue pair, too, which is
+ * therefore never idle. */
 START_TEST(flush_by_messages_waits_for_no_idle_queue_pair)
 {
     const row_t row = {1, "1", "512", "0"};
@@ -573,9 +574,7 @@ static ucs_status_t register_on(unsigned gpu)
     return status;
 }
 
-/* Loop index: the first row is so where the kernel of this machine has all that it
- * takes
- */
+/* The first row holds only if this machine's kernel has all that it needs */
 /* RT-02 */
 START_TEST(way_of_registration_follows_the_device)
 {
@@ -889,7 +888,7 @@ START_TEST(canary_looks_at_the_end_too)
 }
 END_TEST
 
-/* A look that cannot be taken refuses nothing. */
+/* A check that cannot be made refuses nothing. */
 START_TEST(without_a_look_nothing_is_refused)
 {
     static const char *const calls[] = {"ibv_create_cq", "ibv_create_qp"};

@@ -76,7 +76,7 @@ START_TEST(a_gpu_sees_the_bytes_at_done)
     if (_i) {
         setenv("UCX_MORI_RDMA_GPU_FLUSH", "n", 1);
         setenv("MORIKV_FENCE", "flush", 1);
-        setenv("UCX_MORI_RDMA_NUM_QPS", "1", 1); /* it reads over one of them */
+        setenv("UCX_MORI_RDMA_NUM_QPS", "1", 1); /* it reads over this one */
     }
     connect_sides();
     ck_assert_uint_eq(write_and_count_old_blocks(), 0);

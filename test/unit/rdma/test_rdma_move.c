@@ -43,8 +43,8 @@ static void expect_bytes(const char *memory, unsigned seed)
     }
 }
 
-/* At once, mostly. A connection may be recovering: with a timeout of a millisecond one
- * fails on a busy machine by itself. */
+/* Usually this works at once. A connection may be recovering: with a timeout of a
+ * millisecond it may fail on a busy machine. */
 static void release_some(void)
 {
     const uint64_t limit = mkv_test_now_ms() + (uint64_t)mkv_test_limit_ms();
@@ -103,7 +103,7 @@ static void close_sides(void)
     }
 }
 
-/* ---- what breaks ---- */
+/* ---- failures ---- */
 
 static const char *const devices[2][2] = {{"fake0", "fake1"}, {"fake2", "fake3"}};
 

@@ -28,7 +28,7 @@ typedef struct times {
     unsigned ms[MAX_TIMES];
 } times_t;
 
-/* Progress side A alone, until no work of the present time is left. */
+/* Progress side A alone, until no work is due at the present time. */
 static void progress_a(void)
 {
     unsigned i;

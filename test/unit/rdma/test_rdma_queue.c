@@ -325,7 +325,7 @@ START_TEST(peer_of_a_destroyed_endpoint_is_notified_at_once)
 }
 END_TEST
 
-/* ---- what cannot be ---- */
+/* ---- impossible cases ---- */
 
 /* The sender's operation completed, and the message cannot be delivered any more. */
 /* RC-07 */

@@ -507,7 +507,8 @@ END_TEST
 
 /* ---- when ---- */
 
-/* Side A alone moves the clock on: whether queue pairs of another device are there. */
+/* Progress side A alone and move the clock: whether queue pairs of another device exist
+ * then. */
 static int moves_within(unsigned ms)
 {
     const uint32_t before = find_newest();
@@ -520,8 +521,8 @@ static int moves_within(unsigned ms)
     return find_newest() > before;
 }
 
-/* The peer never answers. The first one has a 32nd of the hundred seconds that there
- * are in all, and the last but one is not over before the end. */
+/* The peer never answers. The first device gets a 32nd of the hundred seconds in all,
+ * and each next one has twice the time of the one before. */
 /* RC-05 */
 START_TEST(next_device_is_tried_after_twice_the_time)
 {
@@ -549,7 +550,8 @@ END_TEST
 
 /* ---- datagrams ---- */
 
-/* Side A alone, by a clock that stands still, until its looks at the clock are over. */
+/* Progress side A alone, so often that it reads the clock, which
+ * stands still meanwhile. */
 static void advance(unsigned ms)
 {
     unsigned i;
@@ -590,7 +592,7 @@ START_TEST(rail_without_datagrams_is_not_chosen)
 }
 END_TEST
 
-/* Its own has none. */
+/* The endpoint's own rail has no datagrams. */
 /* RC-05 */
 START_TEST(rail_without_datagrams_is_left)
 {

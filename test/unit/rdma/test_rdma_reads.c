@@ -174,7 +174,7 @@ static void expect_list(const rig_conn_t *conn)
 static rdma_log_watch_t no_reads = {UCS_LOG_LEVEL_WARN,
                                     "all 16 responder resources are in use", 0};
 
-/* Most have none; all of them get, one log line a device. */
+/* Most endpoints have no reads; all of them get, and each device logs one line. */
 START_TEST(endpoints_beyond_the_sixteenth_get_by_messages)
 {
     const unsigned num = MAX_CONNS / (_i + 1);
@@ -287,7 +287,7 @@ static void get_with_the_only_buffer(unsigned at, char *bytes, rig_comp_t *comp)
     ck_assert_uint_eq(fake_verbs_faults_unmet(), 0);
 }
 
-/* Both sides get with all that they have, so neither request nor answer finds a buffer.
+/* Both sides use all buffers for gets, so neither request nor answer finds one.
  * The request is longer than what goes inline. */
 START_TEST(gets_with_the_only_buffers_end)
 {
@@ -338,7 +338,8 @@ START_TEST(put_behind_a_fence_waits_for_the_get)
 }
 END_TEST
 
-/* And behind earlier puts of other queue pairs, of which the get knows nothing. */
+/* The fence also waits for earlier puts of other queue pairs, which the get does not
+ * cover. */
 START_TEST(fence_beside_a_get_waits_for_earlier_puts)
 {
     const uint64_t limit = mkv_test_now_ms() + (uint64_t)mkv_test_limit_ms();
@@ -368,7 +369,7 @@ START_TEST(fence_beside_a_get_waits_for_earlier_puts)
 }
 END_TEST
 
-/* Its device took the request, and nothing is posted that could fail. */
+/* The owner's device took the request, and no posted operation could fail. */
 START_TEST(get_ends_when_its_owner_is_gone)
 {
     rig_comp_t get;

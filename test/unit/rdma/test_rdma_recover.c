@@ -58,7 +58,8 @@ static void expect_errors_reported(unsigned at, unsigned errors)
     ck_assert_uint_eq(rig.side[at].events.num_ep_errors, errors);
 }
 
-/* Everything well, once and in order, and it goes on so. */
+/* Check that all completed well, once and in order, and that the connection still
+ * works. */
 static void expect_all_well(void)
 {
     unsigned i;
@@ -149,7 +150,7 @@ START_TEST(transfer_goes_on_over_a_new_connection)
 }
 END_TEST
 
-/* The device refuses it, and its queue pair turns out to be in error. */
+/* The device refuses the post, and the queue pair turns out to be in error. */
 START_TEST(post_that_failed_meanwhile_is_repeated)
 {
     start();
@@ -168,8 +169,8 @@ START_TEST(post_that_failed_meanwhile_is_repeated)
 }
 END_TEST
 
-/* The first one of a connection that is being made anew: connected, when others are not
- * yet. 0 for none. */
+/* Find the first queue pair of a connection that is being made anew: it is connected,
+ * others are not yet. @return 0: none. */
 static uint32_t find_half_connected(uint32_t newest)
 {
     uint32_t now[64], found = 0;
@@ -312,7 +313,7 @@ START_TEST(messages_arrive_once)
 }
 END_TEST
 
-/* The peer took them before it knew that the connection broke, or only afterwards. */
+/* The peer received them before it detected the broken connection, or later. */
 /* RC-01 */
 START_TEST(messages_that_arrived_unanswered_are_not_sent_again)
 {
@@ -419,7 +420,7 @@ static void expect_failure(ucs_status_t status)
 {
     rig_wait_errors(&rig, 0, 1);
     ck_assert_int_eq(rig.side[0].events.ep_status, status);
-    rig_wait_errors(&rig, 1, 1); /* it gets an error as its peer is gone */
+    rig_wait_errors(&rig, 1, 1); /* it gets an error because its peer is gone */
     finish();
 }
 
@@ -545,7 +546,7 @@ START_TEST(silent_peer_fails_when_the_time_is_over)
 {
     setenv("UCX_MORI_RDMA_RECOVERY_TIMEOUT", "50ms", 1);
     start();
-    rig.hold[1] = 1; /* its device answers nothing, and it does not look */
+    rig.hold[1] = 1; /* its device does not answer, and it makes no progress */
     lose_all();
     put_all(conn.ep[0]);
     rig_wait_comps(&rig, comps, NUM);
@@ -573,7 +574,7 @@ START_TEST(endpoint_may_be_destroyed_meanwhile)
 }
 END_TEST
 
-/* ---- the way there ---- */
+/* ---- addresses and address handles ---- */
 
 START_TEST(link_that_is_down_for_longer_than_the_retries_loses_nothing)
 {
@@ -669,7 +670,7 @@ START_TEST(address_handles_are_there_when_a_connection_breaks)
 }
 END_TEST
 
-/* The queue pair of datagrams is in error itself, as ours or as the peer's. */
+/* The queue pair of datagrams is in error as well, this side's or the peer's. */
 /* RC-01 */
 START_TEST(queue_of_datagrams_that_broke_begins_again)
 {

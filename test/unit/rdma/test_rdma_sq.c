@@ -166,7 +166,7 @@ START_TEST(completion_ends_all_before_it)
     expect_sum();
     muct_rdma_sq_complete(&sq, 7, UCS_ERR_IO_ERROR);
     ck_assert_uint_eq(num_done, 8);
-    ck_assert_int_eq(statuses[6], UCS_OK); /* silence is success */
+    ck_assert_int_eq(statuses[6], UCS_OK); /* no completion means success */
     ck_assert_int_eq(statuses[7], UCS_ERR_IO_ERROR);
     expect_sum();
 }

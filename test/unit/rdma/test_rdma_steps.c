@@ -137,8 +137,8 @@ START_TEST(no_thread_sleeps_before_the_next_step)
 }
 END_TEST
 
-/* All are broken on one side, and the last of them on the other, too, which is through
- * with it. */
+/* All connections are broken on one side. The last one is also broken on the other
+ * side, which has finished its part. */
 /* RT-03 */
 START_TEST(endpoint_with_a_waiting_peer_goes_first)
 {

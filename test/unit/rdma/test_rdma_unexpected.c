@@ -103,7 +103,7 @@ static ucs_status_t keep(void *arg, const void *header, size_t header_length,
         return UCS_INPROGRESS;
     }
 
-    kept[at][num_kept[at]].data = NULL; /* UCP wants it back: compared at once */
+    kept[at][num_kept[at]].data = NULL; /* UCP needs it back: compare at once */
     ck_assert_uint_eq(mkv_pattern_check(data, length, num_kept[at]++, 0), length);
     return UCS_OK;
 }

@@ -253,7 +253,7 @@ static void move_and_look(way_t way, char *chunk, char *host, unsigned seed)
     free(expected);
 }
 
-/* UCP's cache keeps the handle of the chunk that was there. */
+/* UCP's cache keeps the handle of the chunk that was mapped before. */
 START_TEST(memory_mapped_anew_is_not_taken_for_the_earlier_one)
 {
     char *chunk, *host = aligned_alloc(4096, CHUNK);

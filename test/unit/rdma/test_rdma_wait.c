@@ -23,7 +23,7 @@
 static rig_t rig;
 static rig_conn_t conn, other;
 
-/* A request as UCP leaves one with us. */
+/* A pending request as UCP adds it. */
 typedef struct request {
     uct_pending_req_t uct;
     unsigned num_calls;
@@ -380,7 +380,7 @@ START_TEST(link_that_stays_down_wakes_a_sleeper)
         sleep_until_woken();
     }
     ck_assert_int_eq(rig.side[0].events.ep_status, UCS_ERR_ENDPOINT_TIMEOUT);
-    while (arm() == UCS_ERR_BUSY) { /* and then there is nothing that wakes */
+    while (arm() == UCS_ERR_BUSY) { /* and then nothing is left that wakes */
         rig_progress(&rig);
     }
     finish();
@@ -423,7 +423,7 @@ START_TEST(endpoint_destroyed_while_it_recovers_leaves_no_wakes)
 }
 END_TEST
 
-/* ---- where received data lies ---- */
+/* ---- place of received data ---- */
 
 static size_t alignment, align_offset;
 static unsigned num_aligned;

@@ -1,4 +1,4 @@
-# Unit tests: what the tests themselves stand on.
+# Unit tests of the tests' own support.
 support_unit_programs = test/unit/support/test_mkv_nowait test/unit/support/test_mkv_port
 check_PROGRAMS += $(support_unit_programs)
 TESTS += $(support_unit_programs)

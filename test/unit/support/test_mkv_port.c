@@ -83,7 +83,7 @@ START_TEST(a_kept_port_is_not_given_to_others)
     ck_assert_int_eq(errno, EADDRINUSE);
     server = serve(port, 1);
     ck_assert_int_ge(server, 0);
-    ck_assert_int_eq(serve(port, 1), -1); /* the second one says so */
+    ck_assert_int_eq(serve(port, 1), -1); /* the second one reports it */
     ck_assert_int_eq(errno, EADDRINUSE);
     close(server);
     for (i = 0; i < NUM; ++i) {

@@ -354,7 +354,7 @@ START_TEST(message_waits_for_copies_before_a_fence)
 END_TEST
 
 
-/* ---- what may be sent ---- */
+/* ---- limits of messages ---- */
 
 static char kept[MUCT_XGMI_RING_MAX_MESSAGE];
 
@@ -466,7 +466,7 @@ START_TEST(message_arrives_when_its_endpoint_is_gone)
 }
 END_TEST
 
-/* Bytes that all files in the folder take */
+/* Bytes of all files in the folder */
 static size_t num_shared_bytes(void)
 {
     size_t count = 0, i;
@@ -537,7 +537,7 @@ START_TEST(broken_ring_fails_its_endpoints_before_it_is_full)
 }
 END_TEST
 
-/* Others of its interface fail with it, as their ring is the same. */
+/* Other endpoints of the interface fail with it, because they share the ring. */
 START_TEST(endpoint_made_behind_a_broken_ring_takes_another)
 {
     uct_ep_h second;
@@ -581,7 +581,7 @@ START_TEST(endpoint_to_a_closed_interface_fails)
 END_TEST
 
 /* The receiver behaves as with MESSAGES=n: UCP checks by a message whether it lives,
- * and all else goes on. */
+ * and all else works. */
 START_TEST(receiver_without_a_box_lives)
 {
     char path[512];
@@ -610,7 +610,7 @@ START_TEST(receiver_without_a_box_lives)
 END_TEST
 
 /* The receiver reads no more, or a word of the ring is wrong: a sender without room
- * notices, awake or asleep. */
+ * detects it, awake or asleep. */
 START_TEST(a_receiver_that_reads_no_more_fails_the_endpoint)
 {
     bool sleeps = (_i % 2 == 1), is_head = (_i / 2 == 1);
@@ -643,7 +643,7 @@ START_TEST(a_receiver_that_reads_no_more_fails_the_endpoint)
 END_TEST
 
 
-/* ---- who is reached ---- */
+/* ---- reachable peers ---- */
 
 START_TEST(interface_that_cannot_be_is_not_reached)
 {
@@ -753,7 +753,7 @@ START_TEST(place_of_a_reached_receiver_is_held_for_the_endpoint)
 }
 END_TEST
 
-/* Another endpoint that shared it was the reason. */
+/* Another endpoint that shared the ring broke it. */
 START_TEST(endpoint_that_has_not_sent_leaves_a_broken_ring)
 {
     atomic_store(&inbox_of(&am_other)->box->places[0].ring.is_broken, 1);
@@ -774,7 +774,7 @@ __attribute__((format(printf, 6, 0))) static ucs_log_func_rc_t count_errors(
     return UCS_LOG_FUNC_RC_CONTINUE;
 }
 
-/* UCP looks many times, and may send nothing. */
+/* UCP checks reachability many times, and may send nothing. */
 START_TEST(box_that_is_none_is_reported_by_the_first_message)
 {
     char path[512];
@@ -893,7 +893,7 @@ START_TEST(limit_of_files_leaves_messages_to_others)
 }
 END_TEST
 
-/* Names that are there already stand for a folder where no more can be made. */
+/* Existing names simulate a folder in which no file can be made. */
 START_TEST(folder_that_takes_no_more_leaves_messages_to_others)
 {
     static const char *const suffixes[] = {MUCT_XGMI_BELL_SUFFIX, MUCT_XGMI_BOX_SUFFIX};

@@ -40,7 +40,7 @@ typedef struct peer {
     words_t words;
 } peer_t;
 
-/* Runs before UCX starts: a process of its own, in the folder given */
+/* A separate process that is forked before UCX starts, in the given folder */
 static void peer_main(int in, int out)
 {
     static words_t words;
@@ -311,7 +311,8 @@ START_TEST(peer_of_another_folder_is_not_reached)
 }
 END_TEST
 
-/* Root as well, which could use it: its owner could not use root's. */
+/* Root does not reach it either: it could use the owner's box, but the owner could not
+ * use root's. */
 START_TEST(peer_of_another_user_is_not_reached)
 {
     char path[512];
@@ -392,7 +393,7 @@ static bool is_reachable(const ct_addr_t *addr)
         (const uct_iface_addr_t *)(addr->bytes + addr->dev_length));
 }
 
-/* It could not answer: UCP may offer it no other transport than this one. */
+/* Such a process could not answer: UCP may offer it no other transport. */
 START_TEST(process_without_places_reaches_none_but_its_senders)
 {
     muct_xgmi_iface_addr_t addr;

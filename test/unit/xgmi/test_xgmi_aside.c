@@ -34,7 +34,7 @@ static void *open_list(void *arg)
     return NULL;
 }
 
-/* A different thread has been filling a list for long. */
+/* A different thread has been filling a list for a long time. */
 static void setup(void)
 {
     pthread_t thread;
@@ -96,7 +96,7 @@ START_TEST(lock_is_left_to_the_thread_that_posts)
 }
 END_TEST
 
-/* A thread may have other workers, and more to do than to arm. */
+/* Arming must end: the thread may have other workers and other work. */
 START_TEST(arming_has_an_end)
 {
     unsigned round, i;
@@ -205,7 +205,7 @@ START_TEST(no_thread_yields_when_the_option_is_off)
 }
 END_TEST
 
-/* The caller's lock is left where it is the caller's alone, and held once. */
+/* The lock is only left if the caller alone uses it and holds it once. */
 START_TEST(lock_of_others_is_not_left)
 {
     int i;

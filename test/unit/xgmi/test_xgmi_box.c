@@ -19,7 +19,7 @@
 #define LIMIT_S 300
 
 
-/* ---- what the file system is asked ---- */
+/* ---- calls of the file system ---- */
 
 static bool is_full;
 static unsigned num_signals; /* that come while room is made */
@@ -246,7 +246,7 @@ START_TEST(an_inbox_that_is_there_is_not_made_twice)
 }
 END_TEST
 
-/* Memory that is not there would be a signal with the first byte that is written. */
+/* If memory were missing, the first written byte would cause a signal. */
 /* XM-06 */
 START_TEST(a_box_without_memory_is_an_error)
 {
@@ -326,7 +326,7 @@ START_TEST(a_ring_without_memory_is_an_error)
     ck_assert_uint_eq(poll_some(AT_ONCE), 0); /* which looks at no such ring */
     ck_assert_int_eq(muct_xgmi_outbox_claim(dir, self.owner, id, self.owner, sender_id,
                                             false, &outbox),
-                     UCS_OK); /* a sender of nothing takes none */
+                     UCS_OK); /* an outbox that has not sent takes no room */
     muct_xgmi_outbox_close(outbox);
 
     is_full = false;

@@ -299,7 +299,8 @@ START_TEST(current_device_of_the_caller_stays)
 }
 END_TEST
 
-/* The other's copy starts when the first one's is over: a list is started at a time. */
+/* The second endpoint's copy starts after the first one's: one list is started at a
+ * time. */
 START_TEST(flush_waits_for_its_own_endpoints_copies)
 {
     comp_t first, second, flush;
@@ -321,7 +322,7 @@ START_TEST(flush_waits_for_its_own_endpoints_copies)
 }
 END_TEST
 
-/* The error may be of the question alone, while the copy runs on. */
+/* Only the query may have failed, while the copy still runs. */
 /* XP-04 */
 START_TEST(copy_with_a_failed_query_is_waited_for)
 {
@@ -650,7 +651,7 @@ static ucs_status_t count_message(void *arg, void *data, size_t length, unsigned
     return UCS_OK;
 }
 
-/* More than one call of progress hands on. */
+/* More messages than one call of progress delivers. */
 START_TEST(what_a_peer_sent_before_its_end_comes_before_its_end)
 {
     const ct_target_name_t name = {.tl_name = "mori_xgmi"};

@@ -85,7 +85,7 @@ static void write_word(void *start, size_t size)
 
 static muct_xgmi_outbox_t *good, *bad;
 static uint64_t num_sent, num_come;
-static bool is_good_alone; /* nothing was written that concerns it */
+static bool is_good_alone; /* no random word was written to its part */
 static uint64_t sum;
 
 static void take(void *arg, const muct_xgmi_ring_message_t *message)
@@ -137,7 +137,7 @@ static void send_some(muct_xgmi_outbox_t *outbox, uint64_t number)
     num_sent += (outbox == good);
 }
 
-/* What a sender may write, and what its own place and ring hold */
+/* Write random words where a sender may write, and into its own place and ring */
 static void write_as_sender(void)
 {
     muct_xgmi_box_t *box = inbox->box;

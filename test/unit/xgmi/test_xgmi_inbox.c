@@ -118,7 +118,7 @@ START_TEST(messages_of_many_senders_are_all_received)
 }
 END_TEST
 
-/* Looks without a message, over all senders, after which each has been left alone */
+/* Polls without a message, over all senders, after which none of them is read */
 #define PATIENCE 1100
 
 /* Whether the receiver looks at a sender while it has no message. */
@@ -454,7 +454,7 @@ START_TEST(senders_that_come_at_once_have_places_of_their_own)
 END_TEST
 
 
-/* ---- a sender that writes what is no message ---- */
+/* ---- a sender that writes no valid message ---- */
 
 static void write_nonsense(muct_xgmi_outbox_t *outbox, uint64_t position)
 {
@@ -536,7 +536,7 @@ START_TEST(what_no_sender_has_is_not_mapped)
 }
 END_TEST
 
-/* The sender finds out. A file that is no ring stands for missing address space. */
+/* The sender detects it. A file that is no ring simulates missing address space. */
 /* XM-06 */
 START_TEST(ring_that_cannot_be_mapped_is_ignored)
 {
@@ -592,7 +592,7 @@ START_TEST(the_slot_of_an_ignored_sender_is_not_reused)
     write_nonsense(outbox, outbox->ring.position);
     poll_all();
     write_nonsense(outbox, 0);
-    memset(outbox->ring.bytes, 0, MUCT_XGMI_RING_SIZE); /* all was read, it seems */
+    memset(outbox->ring.bytes, 0, MUCT_XGMI_RING_SIZE); /* as if all was read */
     muct_xgmi_outbox_close(outbox);
     outbox = open_as(self.owner);
     ck_assert_uint_eq(place_of(outbox), 1);
@@ -612,10 +612,10 @@ START_TEST(a_message_after_arming_rings_the_bell)
     muct_xgmi_outbox_t *outbox = open_as(self.owner);
 
     send_one(outbox, 1);
-    ck_assert(!is_rung(inbox->bell_fd)); /* nobody sleeps */
+    ck_assert(!is_rung(inbox->bell_fd)); /* no thread sleeps */
     ck_assert(!muct_xgmi_inbox_arm(inbox));
     send_one(outbox, 2);
-    ck_assert(!is_rung(inbox->bell_fd)); /* nor now */
+    ck_assert(!is_rung(inbox->bell_fd)); /* still none sleeps */
     poll_all();
     ck_assert(muct_xgmi_inbox_arm(inbox));
     ck_assert(!is_rung(inbox->bell_fd));
@@ -625,7 +625,7 @@ START_TEST(a_message_after_arming_rings_the_bell)
 }
 END_TEST
 
-/* Silence, then arm, like a thread that goes to sleep */
+/* Clear the bell, then arm, like a thread that goes to sleep */
 static bool arm(muct_xgmi_inbox_t *mine)
 {
     muct_xgmi_inbox_silence(mine);
@@ -758,7 +758,7 @@ START_TEST(a_sender_that_waits_for_room_is_rung)
 }
 END_TEST
 
-/* The receiver may be as quick as that: to arm is to forget nothing. */
+/* The receiver may be this quick: arming must not lose the wakeup. */
 /* XM-03 */
 START_TEST(room_that_comes_before_the_arming_wakes)
 {
@@ -775,7 +775,7 @@ START_TEST(room_that_comes_before_the_arming_wakes)
 }
 END_TEST
 
-/* There will be no room; it finds out why when it looks. */
+/* There will be no room; once woken, the sender detects the reason. */
 /* XM-04 */
 START_TEST(an_ignored_sender_that_waits_for_room_is_rung)
 {
@@ -794,7 +794,7 @@ START_TEST(an_ignored_sender_that_waits_for_room_is_rung)
 }
 END_TEST
 
-/* Its bell is not there any more; other senders do not notice. */
+/* The sender's bell does not exist any more; other senders are not affected. */
 /* XM-05 */
 START_TEST(a_sender_that_ends_while_it_waits_for_room_is_no_error)
 {

@@ -151,8 +151,8 @@ static void invalidate_as_ucp(void)
 }
 
 /*
- * Puts to the other process, and invalidates the memory it is written to itself,
- * without progress in between. A wait that ends by the clock is an end by the test's
+ * Put to the other process, and invalidate the memory that the other process writes to,
+ * without progress in between. If a wait ended by its clock, the test would reach its
  * limit.
  */
 static void write_and_invalidate(int fd, int is_started, int is_ucp)
@@ -227,7 +227,7 @@ START_TEST(processes_that_invalidate_at_once_wait_for_copies_alone)
 }
 END_TEST
 
-/* Posts, and comes back when the owner of the memory has given up waiting. */
+/* Post, and continue when the owner of the memory has given up waiting. */
 static void put_too_late(int fd, const card_t *theirs, unsigned num_others)
 {
     comp_t comp, flush, others[NUM_OTHERS];

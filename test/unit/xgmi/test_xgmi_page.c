@@ -165,7 +165,7 @@ static void owner_with_a_child(int fd)
     }
 }
 
-/* The two numbers come in any order: a process number is small */
+/* The two process numbers may come in any order */
 START_TEST(a_forked_child_does_not_live_for_its_parent)
 {
     uint64_t numbers[2], owner, child;
@@ -409,7 +409,7 @@ static pid_t lock_file(const char *path)
     return pid;
 }
 
-/* Whichever file the folder names first: a box may come when its page is gone. */
+/* The folder may list the files in any order: a box may follow its removed page. */
 /* XM-06 */
 START_TEST(what_killed_processes_left_is_removed)
 {
@@ -534,8 +534,8 @@ START_TEST(name_that_is_taken_is_left)
 }
 END_TEST
 
-/* What another user can do at best is to name a folder like one that was removed. Each
- * time the file itself is right. */
+/* At best another user can name a folder like one that was removed. The file itself is
+ * correct each time. */
 START_TEST(file_that_another_user_could_have_made_is_not_opened)
 {
     char path[512], folder[512], other[600];
@@ -577,7 +577,7 @@ START_TEST(file_that_another_user_could_have_made_is_not_opened)
 }
 END_TEST
 
-/* @return What it could do with a folder of that name. */
+/* @return Number of actions that it could take with a folder of that name. */
 static unsigned squat(const char *name)
 {
     static const char *const files[] = {"page", "3.5.box", "3.5.bell"};
@@ -590,7 +590,7 @@ static unsigned squat(const char *name)
     snprintf(path, sizeof(path), "%s/%s", dir, name);
     for (i = 0; i < 3; ++i) {
         snprintf(other, sizeof(other), "%s%s", path, beside[i]);
-        (void)mkfifo(other, 0600); /* such names do no harm */
+        (void)mkfifo(other, 0600); /* such names must do no harm */
         snprintf(other, sizeof(other), "%s/%s", path, files[i]);
         fd = open(other, O_RDWR | O_CREAT | O_NONBLOCK, 0666);
         count += (fd >= 0);
@@ -607,7 +607,7 @@ static unsigned squat(const char *name)
     return count + (rename(path, other) == 0) + (rmdir(path) == 0);
 }
 
-/* Answers each folder with what it could do there. */
+/* Answer each folder with that number. */
 static void watch_and_squat(int answers)
 {
     _Alignas(struct inotify_event) char events[4096];
@@ -763,7 +763,7 @@ START_TEST(page_that_is_being_swept_is_left)
 END_TEST
 
 
-/* ---- who cannot be looked at ---- */
+/* ---- processes that cannot be inspected ---- */
 
 /* Limit new descriptors; 0 allows none; open ones stay. */
 static void allow_files(rlim_t num)
@@ -771,7 +771,7 @@ static void allow_files(rlim_t num)
     mkv_test_set_limit(RLIMIT_NOFILE, num);
 }
 
-/* Its copies may run: memory under them is not to be given away. */
+/* The user's copies may run: their memory must not be reused. */
 /* XP-01 */
 START_TEST(a_user_that_cannot_be_inspected_keeps_its_memory)
 {
@@ -795,7 +795,7 @@ START_TEST(a_user_that_cannot_be_inspected_keeps_its_memory)
     muct_xgmi_slot_drop_dead(slot);
     ck_assert(muct_xgmi_slot_is_used(slot, generation));
     kill_process(pid);
-    allow_files(0); /* whether it is gone is not to be seen either */
+    allow_files(0); /* its end cannot be detected either */
     muct_xgmi_slot_drop_dead(slot);
     ck_assert(muct_xgmi_slot_is_used(slot, generation));
     allow_files(RLIM_INFINITY);

@@ -737,7 +737,7 @@ START_TEST(long_list_is_left_to_the_thread_that_posted_it)
     ck_assert_uint_eq(num_done, 256);
     ck_assert(!muct_xgmi_leave_is_on(&queue->leave));
 
-    /* it does not come: it is not waited for again */
+    /* it does not come, so the next list does not wait for it */
     start_list(256);
     while (num_done < 512) {
         helper_progress(&helper);
@@ -771,7 +771,8 @@ START_TEST(list_is_not_left_where_that_saves_little)
 }
 END_TEST
 
-/* Two that are over and left are not two that run: more is gathered, or started. */
+/* Two lists that are over and were left do not count as running: others are gathered or
+ * started. */
 START_TEST(lists_that_are_left_hold_up_no_others)
 {
     muct_xgmi_queue_t *small = use_long_lists(8);

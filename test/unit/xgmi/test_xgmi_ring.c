@@ -348,7 +348,7 @@ START_TEST(a_receiver_begins_where_the_last_one_ended)
 END_TEST
 
 
-/* ---- a side that lies ---- */
+/* ---- a side that writes wrong words ---- */
 
 /* Write the first word of a message where the next message is expected */
 static void write_head(uint64_t position, uint32_t length, uint8_t kind)
@@ -371,7 +371,7 @@ START_TEST(an_invalid_message_is_reported)
         write_head(0, 0, (uint8_t)kind);
         ck_assert_int_eq(look(), MUCT_XGMI_RING_BROKEN);
     }
-    /* an end behind an end leads nowhere */
+    /* an end behind an end is invalid */
     write_head(0, 0, IS_END);
     ck_assert_int_eq(look(), MUCT_XGMI_RING_BROKEN);
     write_head(0, 0, 0);
@@ -441,7 +441,7 @@ START_TEST(a_head_that_cannot_be_gives_no_room)
 END_TEST
 
 
-/* ---- who sleeps ---- */
+/* ---- sleep ---- */
 
 /* Either side always sees the other one, whichever comes first. */
 START_TEST(a_request_for_room_is_seen_once)

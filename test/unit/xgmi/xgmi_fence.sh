@@ -23,7 +23,7 @@ if "$check" "$newer" >/dev/null; then
 fi
 rm -f "$newer"
 
-# what the barrier, the write-back and the flag rest on, taken out one by one
+# take out the needs of the barrier, the write-back and the flag one by one
 for arch in gfx90a gfx942 gfx950; do
     for part in '/buffer_wbl2/{n;s/s_waitcnt.*/s_nop 0/}' '/buffer_wbl2/d' \
         '/s_waitcnt vmcnt(0)/s/s_waitcnt.*/s_nop 0/' '/flag_is_last/d'; do

@@ -92,7 +92,8 @@ void am_put_all(const ct_mem_t *local, uint64_t remote, uct_rkey_t rkey,
 /** Packs the requested number of bytes. */
 size_t am_pack_length(void *dest, void *arg);
 
-/** The endpoint fails with a status, is reported once, and carries nothing more. */
+/** Check that the endpoint fails with a status, reports it once, and carries nothing
+ * more. */
 void am_expect_failed(ucs_status_t status);
 
 /** Every call of an endpoint that failed. */
