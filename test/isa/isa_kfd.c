@@ -66,6 +66,12 @@ static bool slot_release_is(const char *which)
 {
     const char *release = getenv("ISA_KFD_RELEASE");
 
+    if ((release != NULL) && (strcmp(release, "late") != 0) &&
+        (strcmp(release, "unawaited") != 0)) {
+        fprintf(stderr, "isa_kfd: ISA_KFD_RELEASE=%s: expected late or unawaited\n",
+                release);
+        abort();
+    }
     return (release != NULL) && (strcmp(release, which) == 0);
 }
 

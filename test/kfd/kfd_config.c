@@ -14,6 +14,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#define KFD_MAX_VRAM (1ull << 46)
+#define KFD_MAX_SLOW_COPY_US 3600000000ull
+
 /* Numbers of the products: LLVM's AMDGPUUsage (targets), the CDNA 3 and CDNA 4 white
  * papers (units, dies, LDS), amdgpu's PCI table (device IDs). */
 static const kfd_model_t kfd_models[] = {
@@ -77,31 +80,68 @@ int kfd_error(int error)
     return -1;
 }
 
-static uint64_t kfd_env_size(const char *name, uint64_t value)
+/* A variable whose name is misspelled would have no effect. */
+static void kfd_check_names(void)
+{
+    static const char *const names[] = {
+        "GPUS", "MODEL", "MODE",      "LINKS",   "NUMA",        "VRAM", "VRAM_TAKEN",
+        "FAIL", "STALL", "SLOW_COPY", "RELEASE", "INTERPRETER", "DIR",  "LOG",
+    };
+    static const char prefix[] = "KFDCPU_";
+    const size_t count = sizeof(names) / sizeof(*names);
+    size_t length, i;
+    const char *name;
+    char **entry;
+
+    for (entry = environ; *entry != NULL; ++entry) {
+        if (strncmp(*entry, prefix, sizeof(prefix) - 1) != 0) {
+            continue;
+        }
+        name = *entry + sizeof(prefix) - 1;
+        length = strcspn(name, "=");
+        for (i = 0; (i < count) && ((strlen(names[i]) != length) ||
+                                    (strncmp(name, names[i], length) != 0));
+             ++i) {
+        }
+        if (i == count) {
+            kfd_die("%s: no setting has this name; expected one of test/kfd/README.md",
+                    *entry);
+        }
+    }
+}
+
+static unsigned kfd_unit(const char *end)
+{
+    static const char units[] = "kmg";
+    const char *unit = (*end != '\0') ? strchr(units, *end) : NULL;
+
+    return (unit != NULL) ? 10 * (unsigned)(unit - units + 1) : 0;
+}
+
+static uint64_t kfd_env_size(const char *name, uint64_t value, uint64_t max)
 {
     const char *text = getenv(name);
+    unsigned shift;
     char *end;
 
     if (text == NULL) {
         return value;
     }
+    errno = 0;
     value = strtoull(text, &end, 0);
-    switch (*end) {
-    case 'k':
-        return value << 10;
-    case 'm':
-        return value << 20;
-    case 'g':
-        return value << 30;
-    case '\0':
-        return value;
+    shift = kfd_unit(end);
+    if ((text[0] < '0') || (text[0] > '9') || (end[shift != 0] != '\0')) {
+        kfd_die("%s=%s: expected a number, with k, m or g", name, text);
     }
-    kfd_die("%s=%s: expected a number, with k, m or g", name, text);
+    if ((errno != 0) || (value > (max >> shift))) {
+        kfd_die("%s=%s: expected at most %llu", name, text, (unsigned long long)max);
+    }
+    return value << shift;
 }
 
 static unsigned kfd_env_count(const char *name, unsigned value, unsigned max)
 {
-    uint64_t count = kfd_env_size(name, value);
+    uint64_t count = kfd_env_size(name, value, UINT64_MAX);
 
     if ((count < 1) || (count > max)) {
         kfd_die("%s=%s: expected 1 to %u", name, getenv(name), max);
@@ -157,14 +197,17 @@ static void kfd_config_read(void)
 {
     kfd_config_t *config = &kfd_the_config;
 
-    config->log_level = (int)kfd_env_size("KFDCPU_LOG", 0);
+    kfd_check_names();
+    config->log_level = (int)kfd_env_size("KFDCPU_LOG", 0, 4);
     kfd_read_model(config);
     config->num_packages = kfd_env_count("KFDCPU_GPUS", 2, 8);
     config->num_gpus = config->num_packages * config->partitions;
     config->num_numa = kfd_env_count("KFDCPU_NUMA", 1, 8);
-    config->vram = kfd_env_size("KFDCPU_VRAM", 16ull << 30) / config->partitions;
-    config->vram_taken = kfd_env_size("KFDCPU_VRAM_TAKEN", 0);
-    config->slow_copy_us = (unsigned)kfd_env_size("KFDCPU_SLOW_COPY", 0);
+    config->vram =
+        kfd_env_size("KFDCPU_VRAM", 16ull << 30, KFD_MAX_VRAM) / config->partitions;
+    config->vram_taken = kfd_env_size("KFDCPU_VRAM_TAKEN", 0, KFD_MAX_VRAM);
+    config->slow_copy_us =
+        (unsigned)kfd_env_size("KFDCPU_SLOW_COPY", 0, KFD_MAX_SLOW_COPY_US);
     kfd_read_dir(config);
     kfd_topology_make(config);
 }

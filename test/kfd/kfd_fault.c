@@ -28,17 +28,37 @@ static kfd_fault_t kfd_faults[KFD_MAX_FAULTS];
 static unsigned kfd_num_faults;
 static pthread_once_t kfd_fault_once = PTHREAD_ONCE_INIT;
 
+/* Read NAME:CALL:ERRNO. @return its length, 0: it is none. */
+static int kfd_fault_parse(const char *text, kfd_fault_t *fault)
+{
+    char call[10], error[10];
+    int length = 0;
+
+    if ((sscanf(text, "%31[A-Z_]:%9[0-9]:%9[0-9]%n", fault->name, call, error,
+                &length) != 3) ||
+        !kfd_ioctl_exists(fault->name)) {
+        return 0;
+    }
+    fault->call = (unsigned)atoi(call);
+    fault->error = atoi(error);
+    return (fault->error != 0) ? length : 0;
+}
+
 static void kfd_fault_read(void)
 {
     const char *list = getenv("KFDCPU_FAIL");
-    kfd_fault_t *fault;
     int length;
 
-    while ((list != NULL) && (*list != '\0') && (kfd_num_faults < KFD_MAX_FAULTS)) {
-        fault = &kfd_faults[kfd_num_faults++];
-        if (sscanf(list, "%31[^:]:%u:%d%n", fault->name, &fault->call, &fault->error,
-                   &length) != 3) {
-            kfd_die("KFDCPU_FAIL: '%s': expected ioctl:call:errno", list);
+    while ((list != NULL) && (*list != '\0')) {
+        if (kfd_num_faults == KFD_MAX_FAULTS) {
+            kfd_die("KFDCPU_FAIL: '%s': expected at most %u faults", list,
+                    KFD_MAX_FAULTS);
+        }
+        length = kfd_fault_parse(list, &kfd_faults[kfd_num_faults++]);
+        if ((length == 0) || ((list[length] != '\0') && (list[length] != ','))) {
+            kfd_die("KFDCPU_FAIL: '%s': expected ioctl:call:errno, such as "
+                    "EXPORT_DMABUF:0:22",
+                    list);
         }
         list += length;
         list += (*list == ',');
@@ -68,16 +88,16 @@ int kfd_fault_take(const char *name)
 int64_t kfd_fault_stall(const char *kind)
 {
     const char *text = getenv("KFDCPU_STALL");
-    size_t length = strlen(kind);
-    char *end;
-    long long packets;
+    char of[8], packets[10];
+    int end = 0;
 
-    if ((text == NULL) || (strncmp(text, kind, length) != 0)) {
+    if (text == NULL) {
         return -1;
     }
-    packets = strtoll(text + length + 1, &end, 10);
-    if ((text[length] != ':') || (*end != '\0') || (packets < 0)) {
-        kfd_die("KFDCPU_STALL=%s: expected %s:packets", text, kind);
+    if ((sscanf(text, "%7[a-z]:%9[0-9]%n", of, packets, &end) != 2) ||
+        (text[end] != '\0') ||
+        ((strcmp(of, "aql") != 0) && (strcmp(of, "sdma") != 0))) {
+        kfd_die("KFDCPU_STALL=%s: expected aql:packets or sdma:packets", text);
     }
-    return packets;
+    return (strcmp(of, kind) == 0) ? atoi(packets) : -1;
 }

@@ -288,6 +288,9 @@ int64_t kfd_fault_stall(const char *kind);
 /** ioctl(2) of /dev/kfd. */
 int kfd_ioctl(unsigned long request, void *arg);
 
+/** Whether an ioctl that is played has this name (amdkfd's, without AMDKFD_IOC_). */
+bool kfd_ioctl_exists(const char *name);
+
 
 /* kfd_maps.c */
 

@@ -165,13 +165,25 @@ static const struct {
     {0x81, "IPC_EXPORT_HANDLE", kfd_share_ipc_export},
 };
 
+bool kfd_ioctl_exists(const char *name)
+{
+    unsigned i;
+
+    for (i = 0; i < sizeof(kfd_ioctls) / sizeof(*kfd_ioctls); ++i) {
+        if (strcmp(kfd_ioctls[i].name, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 int kfd_ioctl(unsigned long request, void *arg)
 {
     unsigned nr = _IOC_NR(request), i;
     int error, rc;
 
     for (i = 0; i < sizeof(kfd_ioctls) / sizeof(*kfd_ioctls); ++i) {
-        if (kfd_ioctls[i].nr != nr) {
+        if ((kfd_ioctls[i].nr != nr) || (_IOC_TYPE(request) != AMDKFD_IOCTL_BASE)) {
             continue;
         }
         error = kfd_fault_take(kfd_ioctls[i].name);
@@ -182,7 +194,7 @@ int kfd_ioctl(unsigned long request, void *arg)
         kfd_log(3, "%s: %s", kfd_ioctls[i].name, (rc == 0) ? "done" : strerror(errno));
         return rc;
     }
-    kfd_refuse("ioctl %#x of /dev/kfd (%u bytes) is not played", nr,
-               (unsigned)_IOC_SIZE(request));
+    kfd_refuse("ioctl %#x of type %#x of /dev/kfd (%u bytes) is not played", nr,
+               (unsigned)_IOC_TYPE(request), (unsigned)_IOC_SIZE(request));
     return kfd_error(ENOTTY);
 }

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 
-VERSION, UNKNOWN = 0x80084B01, 0xC0084B7F
+VERSION, UNKNOWN, TCGETS = 0x80084B01, 0xC0084B7F, 0x5401
 ALLOC, ALLOC_BYTES = 0xC0284B16, "=QQQQII"  # kfd_ioctl_alloc_memory_of_gpu_args
 FREE, MAP = 0x40084B17, 0xC0184B18
 CREATE_EVENT, DESTROY_EVENT, SET_EVENT, RESET_EVENT = 0xC0204B08, 0x40084B09, 0x40084B0A, 0x40084B0B
@@ -73,11 +73,24 @@ def child(what: str) -> None:
     elif what == "memory":
         print(isinstance(alloc(fd, 48 * MIB), bytes), flush=True)
         sys.stdin.read()
+    elif what == "queue":
+        call(fd, VERSION, bytes(8))
+        create_sdma(fd)
+        print("started")
     elif what == "packet":
         area, _ = create_sdma(fd)
         struct.pack_into("=I", area, 0, 0xff)
         struct.pack_into("=Q", area, SDMA_WRITE, 4)
         sys.stdin.read()
+
+
+# Settings that a reader of README.md might write.
+misspelled = (("KFDCPU_GPU", "8"), ("KFDCPU_MODEL", "MI300x"), ("KFDCPU_VRAM", "64M"), ("KFDCPU_VRAM", "-1"),
+              ("KFDCPU_VRAM", ""), ("KFDCPU_VRAM", "99999999999g"), ("KFDCPU_LOG", "5"), ("KFDCPU_SLOW_COPY", "4g"),
+              ("KFDCPU_FAIL", "EXPORT_DMABUFS:0:22"), ("KFDCPU_FAIL", "GET_VERSION:0:0"),
+              ("KFDCPU_FAIL", "GET_VERSION:1:-5"), ("KFDCPU_FAIL", "GET_VERSION:9:5GET_VERSION:9:5"),
+              ("KFDCPU_FAIL", ",".join(["GET_VERSION:9:5"] * 17)), ("KFDCPU_STALL", "aqls:5"), ("KFDCPU_STALL", "sdma"),
+              ("KFDCPU_STALL", "aql:-1"), ("KFDCPU_STALL", "sdma:1k"))
 
 
 def killed() -> None:
@@ -262,7 +275,8 @@ def main() -> None:
         return
     os.environ["KFDCPU_VRAM"] = "64m"
     out, err = again("unknown").communicate()
-    expect("an unknown ioctl is refused by number", out == f"{errno.ENOTTY}\n" and "ioctl 0x7f of /dev/kfd" in err)
+    expect("and one of another driver by its type", call(os.open("/dev/kfd", os.O_RDWR), TCGETS, bytes(60)) == errno.ENOTTY)
+    expect("an unknown ioctl is refused by number", out == f"{errno.ENOTTY}\n" and "ioctl 0x7f of type 0x4b of /dev/kfd" in err)
     packet = again("packet")
     ended = packet.wait(60)
     assert packet.stderr is not None
@@ -272,6 +286,9 @@ def main() -> None:
         expect(f"the topology has {count} GPUs", again("count", KFDCPU_GPUS=count).communicate()[0] == f"{count}\n")
     out, err = again("count", KFDCPU_GPUS="9").communicate()
     expect("nine GPUs are refused", out == "" and "expected 1 to 8" in err)
+    for name, value in misspelled:
+        out, err = again("queue", **{name: value}).communicate()
+        expect(f"{name}={value[:48]} is refused", out == "" and name in err and "expected " in err)
     out, _ = again("faults", KFDCPU_FAIL="GET_VERSION:2:5").communicate()
     expect("a fault comes with its call", out == "[True, False, True]\n")
     for name in parts:
