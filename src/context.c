@@ -278,6 +278,8 @@ err_free:
 
 /* Time for the steps after connections were cut at DRAIN_TIMEOUT */
 #define MKV_CLOSE_CUT_MS 5000
+/* Calls in rounds end without the peers; what they use must not be freed before */
+#define MKV_CLOSE_EVER_MS (UINT64_MAX / MKV_NSEC_PER_MSEC)
 
 /* Progress until the condition holds or the time is over */
 static bool mkv_close_wait(mkv_ctx_t *ctx, bool (*is_over)(mkv_ctx_t *ctx),
@@ -293,7 +295,7 @@ static bool mkv_close_wait(mkv_ctx_t *ctx, bool (*is_over)(mkv_ctx_t *ctx),
         if (mkv_progress_locked(ctx) == 0) {
             nanosleep(&pause, NULL); /* the peer's thread may share our core */
         }
-        mkv_pause(ctx); /* calls in rounds end when they find their peer closed */
+        mkv_pause(ctx); /* calls in rounds go on */
     }
     return true;
 }
@@ -322,6 +324,12 @@ static bool mkv_close_is_disconnected(mkv_ctx_t *ctx)
         }
     }
     return true;
+}
+
+/* Calls in rounds have ended, and no new one begins */
+static bool mkv_close_is_alone(mkv_ctx_t *ctx)
+{
+    return __atomic_load_n(&ctx->num_held, __ATOMIC_SEQ_CST) == 0;
 }
 
 static bool mkv_close_is_settled(mkv_ctx_t *ctx)
@@ -531,7 +539,7 @@ mkv_status_t mkv_close(mkv_ctx_t *ctx)
     mkv_threads_stop(ctx);
     mkv_ctx_delist(ctx);
     mkv_enter(ctx);
-    ctx->is_closing = true;
+    __atomic_store_n(&ctx->is_closing, true, __ATOMIC_SEQ_CST);
     status = mkv_close_xfers(ctx, &left);
     is_disconnected = mkv_close_connections(ctx);
     mkv_inbox_close(ctx);
@@ -542,6 +550,7 @@ mkv_status_t mkv_close(mkv_ctx_t *ctx)
         return mkv_close_keep(ctx,
                               "UCX does not end what closed connections had begun");
     }
+    (void)mkv_close_wait(ctx, mkv_close_is_alone, MKV_CLOSE_EVER_MS);
     mkv_close_objects(ctx, &left);
     memory = mkv_regions_cleanup(ctx);
     mkv_events_cleanup(ctx);
@@ -555,8 +564,8 @@ mkv_status_t mkv_close(mkv_ctx_t *ctx)
                                 * memory */
     status = mkv_close_result(ctx, status, memory, &left);
     mkv_leave_quietly(ctx);
-    while (__atomic_load_n(&ctx->num_held, __ATOMIC_ACQUIRE) > 0) {
-        sched_yield(); /* such a call is behind its last unlock */
+    while (!mkv_close_is_alone(ctx)) {
+        sched_yield(); /* a call in rounds was refused, or is behind its last unlock */
     }
     mkv_ctx_free(ctx);
     return status;

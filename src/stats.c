@@ -248,30 +248,37 @@ static void mkv_dump_sections(mkv_ctx_t *ctx, uint32_t sections, mkv_dump_sink_t
     }
 }
 
-mkv_status_t mkv_dump(mkv_ctx_t *ctx, uint32_t sections,
-                      void (*write)(void *arg, const char *line), void *arg)
+static void mkv_dump_held(mkv_ctx_t *ctx, uint32_t sections, mkv_dump_sink_t *sink)
 {
     bool is_in_rounds = (sections & MKV_DUMP_REGIONS) != 0;
-    mkv_dump_sink_t sink = {.text = NULL};
-    size_t at;
 
-    if (mkv_ctx_check(ctx, "dump") != MKV_OK) {
-        return MKV_ERR_INVALID;
-    }
     if (is_in_rounds) {
         pthread_mutex_lock(&ctx->mem_lock);
     }
     mkv_enter(ctx);
-    mkv_dump_sections(ctx, sections, &sink);
+    mkv_dump_sections(ctx, sections, sink);
     mkv_leave_quietly(ctx);
     if (is_in_rounds) {
         pthread_mutex_unlock(&ctx->mem_lock);
     }
+}
+
+mkv_status_t mkv_dump(mkv_ctx_t *ctx, uint32_t sections,
+                      void (*write)(void *arg, const char *line), void *arg)
+{
+    mkv_dump_sink_t sink = {.text = NULL};
+    size_t at;
+
+    if (mkv_hold(ctx, "dump") != MKV_OK) {
+        return MKV_ERR_INVALID;
+    }
+    mkv_dump_held(ctx, sections, &sink);
+    mkv_let_go(ctx); /* write() may close the context */
     for (at = 0; at < sink.length; at += strlen(sink.text + at) + 1) {
         write(arg, sink.text + at);
     }
     free(sink.text);
-    return sink.is_cut ? mkv_error(&ctx->log, MKV_ERR_NOMEM,
-                                   "no memory for all lines of a dump")
-                       : MKV_OK;
+    return sink.is_cut
+               ? mkv_error(NULL, MKV_ERR_NOMEM, "no memory for all lines of a dump")
+               : MKV_OK;
 }

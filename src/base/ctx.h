@@ -85,7 +85,7 @@ struct mkv_ctx {
     pthread_mutex_t pair_lock;   /* taken between these two, to pair or drop regions */
     unsigned num_waiting;        /* threads that wait for the lock; atomic */
     unsigned num_turns;          /* number of times the lock was taken; atomic */
-    unsigned num_held;           /* calls in rounds that hold a peer; atomic */
+    unsigned num_held;           /* calls that mkv_close() waits for; atomic */
     struct mkv_threads *threads; /* NULL: PROGRESS_THREADS is 0 */
     int threads_fd;              /* wakes the threads; -1: there are none */
     unsigned num_asleep;         /* threads asleep or about to be; atomic */
@@ -105,10 +105,10 @@ struct mkv_ctx {
     ucp_context_h ucp_context;
     ucp_worker_h worker;
     bool is_attached;
-    unsigned num_unmade; /**< Endpoints that UCX could not make */
-    bool is_worker_left; /**< Worker outlives the context */
-    bool is_settling;    /* UCX still releases calls of cut connections */
-    bool is_closing;
+    unsigned num_unmade;  /**< Endpoints that UCX could not make */
+    bool is_worker_left;  /**< Worker outlives the context */
+    bool is_settling;     /* UCX still releases calls of cut connections */
+    bool is_closing;      /* atomic */
     unsigned num_forks;   /* mkv_num_forks at open */
     uint64_t features;    /* MKV_FEATURE_* announced to peers */
     mkv_ctx_t *next_kept; /* link in the list of contexts that could not be closed */
@@ -216,6 +216,12 @@ static inline mkv_status_t mkv_ctx_check(const mkv_ctx_t *ctx, const char *call)
     return ((ctx != NULL) && !mkv_ctx_is_forked(ctx)) ? MKV_OK
                                                       : mkv_ctx_refuse(ctx, call);
 }
+
+/** Hold the context over a call that uses it outside of its lock: in rounds, or while
+ * it waits for another lock. mkv_close() waits for mkv_let_go() before it frees
+ * anything.
+ * @return As mkv_ctx_check(), or MKV_ERR_INVALID: the context is being closed. */
+mkv_status_t mkv_hold(mkv_ctx_t *ctx, const char *call);
 
 /** Add an open context to the process's list, or remove it at its close. */
 void mkv_ctx_enlist(mkv_ctx_t *ctx);
@@ -381,14 +387,14 @@ static inline mkv_status_t mkv_leave_status(mkv_ctx_t *ctx, mkv_status_t status)
     return status;
 }
 
-/** Enter for a call in rounds that holds a peer: mkv_close() waits for it. */
+/** Enter for a call in rounds that releases objects: mkv_close() waits for it. */
 static inline void mkv_enter_held(mkv_ctx_t *ctx)
 {
+    __atomic_add_fetch(&ctx->num_held, 1, __ATOMIC_SEQ_CST);
     mkv_enter(ctx);
-    __atomic_add_fetch(&ctx->num_held, 1, __ATOMIC_RELAXED);
 }
 
-/** The last access of such a call, behind its mkv_leave(). */
+/** The last access of a call that holds the context, behind its last mkv_leave(). */
 static inline void mkv_let_go(mkv_ctx_t *ctx)
 {
     __atomic_sub_fetch(&ctx->num_held, 1, __ATOMIC_RELEASE);

@@ -54,15 +54,16 @@ mkv_status_t mkv_op_post(mkv_peer_t *peer, const mkv_op_params_t *params,
     bool is_over = false;
     mkv_status_t status;
 
-    if (mkv_ctx_check(ctx, "op_post") != MKV_OK) {
+    if (mkv_hold(ctx, "op_post") != MKV_OK) {
         return MKV_ERR_INVALID;
     }
     status = mkv_struct_read(&ctx->log, &mkv_struct_op_params, params, &mine);
     if (status != MKV_OK) {
+        mkv_let_go(ctx);
         return status;
     }
 
-    mkv_enter_held(ctx);
+    mkv_enter(ctx);
     deadline = ctx->next_deadline;
     status = mkv_op_build(peer, &mine, op_p);
     if ((status == MKV_OK) && (mine.flags & MKV_OP_NOTIFY)) {
@@ -141,7 +142,7 @@ mkv_status_t mkv_op_close(mkv_op_t *op)
     if (mkv_ctx_is_forked(ctx)) {
         return MKV_OK; /* the object is the parent's */
     }
-    mkv_enter(ctx);
+    mkv_enter_held(ctx);
     if (op->is_quiet) {
         mkv_op_free_in_rounds(op);
     } else {
@@ -149,5 +150,6 @@ mkv_status_t mkv_op_close(mkv_op_t *op)
                            (unsigned long long)op->params.id);
     }
     mkv_leave(ctx);
+    mkv_let_go(ctx);
     return status;
 }

@@ -267,15 +267,12 @@ static mkv_status_t mkv_region_add_locked(mkv_ctx_t *ctx, const mkv_region_t *in
     return MKV_OK;
 }
 
-mkv_status_t mkv_region_add(mkv_ctx_t *ctx, const mkv_region_t *region,
-                            mkv_region_id_t *id_p)
+static mkv_status_t mkv_region_add_held(mkv_ctx_t *ctx, const mkv_region_t *region,
+                                        mkv_region_id_t *id_p)
 {
     mkv_region_t info;
     mkv_status_t status;
 
-    if (mkv_ctx_check(ctx, "region_add") != MKV_OK) {
-        return MKV_ERR_INVALID;
-    }
     status = mkv_struct_read(&ctx->log, &mkv_struct_region, region, &info);
     if (status == MKV_OK) {
         status = mkv_region_take_bytes(ctx, &info);
@@ -292,6 +289,18 @@ mkv_status_t mkv_region_add(mkv_ctx_t *ctx, const mkv_region_t *region,
     status = mkv_region_add_locked(ctx, &info, id_p);
     mkv_leave(ctx);
     pthread_mutex_unlock(&ctx->mem_lock);
+    return status;
+}
+
+mkv_status_t mkv_region_add(mkv_ctx_t *ctx, const mkv_region_t *region,
+                            mkv_region_id_t *id_p)
+{
+    mkv_status_t status = mkv_hold(ctx, "region_add");
+
+    if (status == MKV_OK) {
+        status = mkv_region_add_held(ctx, region, id_p);
+        mkv_let_go(ctx);
+    }
     return status;
 }
 

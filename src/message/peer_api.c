@@ -199,7 +199,7 @@ mkv_status_t mkv_regions_commit(mkv_ctx_t *ctx, uint64_t *epoch_p)
 {
     mkv_status_t status;
 
-    if (mkv_ctx_check(ctx, "regions_commit") != MKV_OK) {
+    if (mkv_hold(ctx, "regions_commit") != MKV_OK) {
         return MKV_ERR_INVALID;
     }
     pthread_mutex_lock(&ctx->mem_lock);
@@ -213,6 +213,7 @@ mkv_status_t mkv_regions_commit(mkv_ctx_t *ctx, uint64_t *epoch_p)
         mkv_leave(ctx);
     }
     pthread_mutex_unlock(&ctx->mem_lock);
+    mkv_let_go(ctx);
     return status;
 }
 
@@ -222,7 +223,7 @@ mkv_status_t mkv_regions_drop(mkv_ctx_t *ctx, const mkv_region_id_t *ids,
     mkv_status_t status;
     uint64_t epoch;
 
-    if (mkv_ctx_check(ctx, "regions_drop") != MKV_OK) {
+    if (mkv_hold(ctx, "regions_drop") != MKV_OK) {
         return MKV_ERR_INVALID;
     }
     pthread_mutex_lock(&ctx->mem_lock);
@@ -234,6 +235,7 @@ mkv_status_t mkv_regions_drop(mkv_ctx_t *ctx, const mkv_region_id_t *ids,
         mkv_leave(ctx);
     }
     pthread_mutex_unlock(&ctx->mem_lock);
+    mkv_let_go(ctx);
     return status;
 }
 
@@ -270,8 +272,9 @@ static mkv_status_t mkv_map_send_keys(mkv_peer_t *peer, mkv_map_t *map)
     return status;
 }
 
-mkv_status_t mkv_map_create(mkv_peer_t *peer, const mkv_map_params_t *params,
-                            mkv_map_t **map_p)
+static mkv_status_t mkv_map_create_held(mkv_peer_t *peer,
+                                        const mkv_map_params_t *params,
+                                        mkv_map_t **map_p)
 {
     static const uint32_t known = MKV_MAP_INTERSECT | MKV_MAP_ANY_RANK | MKV_MAP_SRC |
                                   MKV_MAP_DST | MKV_MAP_TOKENS;
@@ -281,9 +284,6 @@ mkv_status_t mkv_map_create(mkv_peer_t *peer, const mkv_map_params_t *params,
     mkv_map_t *map;
     unsigned i;
 
-    if (mkv_ctx_check(ctx, "map_create") != MKV_OK) {
-        return MKV_ERR_INVALID;
-    }
     if (params != NULL) {
         status = mkv_struct_read(&ctx->log, &mkv_struct_map_params, params, &mine);
     }
@@ -296,7 +296,7 @@ mkv_status_t mkv_map_create(mkv_peer_t *peer, const mkv_map_params_t *params,
                          mine.flags, mkv_version_string(), known);
     }
 
-    mkv_enter_held(ctx);
+    mkv_enter(ctx);
     mkv_peer_get(peer); /* a close in another thread waits */
     mkv_leave_quietly(ctx);
     pthread_mutex_lock(&ctx->pair_lock);
@@ -316,7 +316,19 @@ mkv_status_t mkv_map_create(mkv_peer_t *peer, const mkv_map_params_t *params,
     }
     mkv_peer_put(peer);
     mkv_leave(ctx);
-    mkv_let_go(ctx);
+    return status;
+}
+
+mkv_status_t mkv_map_create(mkv_peer_t *peer, const mkv_map_params_t *params,
+                            mkv_map_t **map_p)
+{
+    mkv_ctx_t *ctx = peer->ctx;
+    mkv_status_t status = mkv_hold(ctx, "map_create");
+
+    if (status == MKV_OK) {
+        status = mkv_map_create_held(peer, params, map_p);
+        mkv_let_go(ctx);
+    }
     return status;
 }
 

@@ -319,15 +319,13 @@ mkv_status_t mkv_plan_make(mkv_map_t *map, const mkv_units_t *units, size_t num_
     return MKV_OK;
 }
 
-mkv_status_t mkv_plan_create(mkv_map_t *map, const mkv_units_t *units, size_t num_units,
-                             uint32_t flags, mkv_plan_t **plan_p)
+static mkv_status_t mkv_plan_create_held(mkv_map_t *map, const mkv_units_t *units,
+                                         size_t num_units, uint32_t flags,
+                                         mkv_plan_t **plan_p)
 {
     static const uint32_t known = MKV_PLAN_KEEP_ORDER | MKV_PLAN_UNCHECKED;
     mkv_status_t status;
 
-    if (mkv_ctx_check(map->ctx, "plan_create") != MKV_OK) {
-        return MKV_ERR_INVALID;
-    }
     if (flags & ~known) {
         return mkv_error(&map->ctx->log, MKV_ERR_UNSUPPORTED,
                          "plan_create: flags 0x%x, libmorikv %s supports 0x%x", flags,
@@ -338,6 +336,19 @@ mkv_status_t mkv_plan_create(mkv_map_t *map, const mkv_units_t *units, size_t nu
         mkv_enter(map->ctx);
         mkv_plan_add(*plan_p);
         mkv_leave(map->ctx);
+    }
+    return status;
+}
+
+mkv_status_t mkv_plan_create(mkv_map_t *map, const mkv_units_t *units, size_t num_units,
+                             uint32_t flags, mkv_plan_t **plan_p)
+{
+    mkv_ctx_t *ctx = map->ctx;
+    mkv_status_t status = mkv_hold(ctx, "plan_create");
+
+    if (status == MKV_OK) {
+        status = mkv_plan_create_held(map, units, num_units, flags, plan_p);
+        mkv_let_go(ctx);
     }
     return status;
 }

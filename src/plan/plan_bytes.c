@@ -212,17 +212,14 @@ static mkv_status_t mkv_plan_add_bytes(mkv_map_t *map, mkv_byte_list_t *lists,
     return MKV_OK;
 }
 
-mkv_status_t mkv_plan_create_bytes(mkv_map_t *map, const mkv_bytes_t *bytes,
-                                   size_t num_bytes, uint32_t flags,
-                                   mkv_plan_t **plan_p)
+static mkv_status_t mkv_plan_create_bytes_held(mkv_map_t *map, const mkv_bytes_t *bytes,
+                                               size_t num_bytes, uint32_t flags,
+                                               mkv_plan_t **plan_p)
 {
     mkv_byte_list_t *lists;
     mkv_status_t status = MKV_OK;
     uint32_t i;
 
-    if (mkv_ctx_check(map->ctx, "plan_create_bytes") != MKV_OK) {
-        return MKV_ERR_INVALID;
-    }
     if (flags & ~(uint32_t)MKV_PLAN_UNCHECKED) {
         return mkv_error(&map->ctx->log, MKV_ERR_UNSUPPORTED,
                          "plan_create_bytes: flags 0x%x, libmorikv %s supports 0x%x",
@@ -246,5 +243,19 @@ mkv_status_t mkv_plan_create_bytes(mkv_map_t *map, const mkv_bytes_t *bytes,
         mkv_byte_list_cleanup(&lists[i]);
     }
     free(lists);
+    return status;
+}
+
+mkv_status_t mkv_plan_create_bytes(mkv_map_t *map, const mkv_bytes_t *bytes,
+                                   size_t num_bytes, uint32_t flags,
+                                   mkv_plan_t **plan_p)
+{
+    mkv_ctx_t *ctx = map->ctx;
+    mkv_status_t status = mkv_hold(ctx, "plan_create_bytes");
+
+    if (status == MKV_OK) {
+        status = mkv_plan_create_bytes_held(map, bytes, num_bytes, flags, plan_p);
+        mkv_let_go(ctx);
+    }
     return status;
 }

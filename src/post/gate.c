@@ -68,11 +68,12 @@ mkv_status_t mkv_gate_signal(mkv_ctx_t *ctx, uint64_t id, uint64_t value)
 {
     mkv_signal_t *signal;
 
-    if (mkv_ctx_check(ctx, "gate_signal") != MKV_OK) {
+    if (mkv_hold(ctx, "gate_signal") != MKV_OK) {
         return MKV_ERR_INVALID;
     }
     signal = malloc(sizeof(*signal));
     if (signal == NULL) {
+        mkv_let_go(ctx);
         return mkv_error(NULL, MKV_ERR_NOMEM, "no memory for a signal of gate %llu",
                          (unsigned long long)id);
     }
@@ -83,6 +84,7 @@ mkv_status_t mkv_gate_signal(mkv_ctx_t *ctx, uint64_t id, uint64_t value)
                                         __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)) {
     }
     mkv_ctx_wake_all(ctx);
+    mkv_let_go(ctx);
     return MKV_OK;
 }
 

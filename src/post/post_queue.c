@@ -244,16 +244,20 @@ mkv_status_t mkv_xfer_post(mkv_xfer_t *xfer, uint32_t leg, mkv_plan_t *plan,
         mkv_leave(ctx);
         return status;
     }
-    status = mkv_post_check(xfer, leg, plan, &my_sel);
-    if (status != MKV_OK) {
-        return status;
+    if (mkv_hold(ctx, "xfer_post") != MKV_OK) {
+        return MKV_ERR_INVALID;
     }
-    return mkv_post_submit((mkv_submission_t){.xfer = xfer,
-                                              .leg = leg,
-                                              .plan = plan,
-                                              .sel = my_sel,
-                                              .gate = my_gate,
-                                              .has_gate = (gate != NULL)});
+    status = mkv_post_check(xfer, leg, plan, &my_sel);
+    if (status == MKV_OK) {
+        status = mkv_post_submit((mkv_submission_t){.xfer = xfer,
+                                                    .leg = leg,
+                                                    .plan = plan,
+                                                    .sel = my_sel,
+                                                    .gate = my_gate,
+                                                    .has_gate = (gate != NULL)});
+    }
+    mkv_let_go(ctx);
+    return status;
 }
 
 void mkv_posts_cleanup(mkv_ctx_t *ctx)

@@ -495,7 +495,7 @@ typedef struct long_call {
     void (*at_pause)(unsigned count); /* has the lock; or NULL */
     mkv_status_t status;
     char text[256];
-    bool is_back;
+    bool is_back; /* atomic */
     bool is_free; /* it stops in no further pause; atomic */
     sem_t stopped, next;
 } long_call_t;
@@ -525,6 +525,7 @@ static void *make_call(void *arg)
 
     call->status = call->run();
     (void)snprintf(call->text, sizeof(call->text), "%s", mkv_last_error());
+    __atomic_store_n(&call->is_back, true, __ATOMIC_RELAXED);
     return NULL;
 }
 
@@ -532,7 +533,6 @@ static void *make_counted_call(void *arg)
 {
     counted = arg;
     (void)make_call(counted);
-    counted->is_back = true;
     ck_assert_int_eq(sem_post(&counted->stopped), 0);
     return NULL;
 }
@@ -552,7 +552,7 @@ static pthread_t start_counted(long_call_t *call)
 static bool is_in_pause(long_call_t *call)
 {
     ck_assert_int_eq(sem_wait(&call->stopped), 0);
-    return !call->is_back;
+    return !__atomic_load_n(&call->is_back, __ATOMIC_RELAXED);
 }
 
 /* The call stops in each pause until this thread counts a turn for the simulated
@@ -1068,30 +1068,108 @@ static bool is_closing(void)
     return result;
 }
 
-/* The close waits for the map's call, and lets it go on */
-START_TEST(a_close_lets_the_end_of_a_map_go_on)
+static void skip_line(void *arg, const char *line)
 {
-    long_call_t call = {.run = destroy_map};
-    unsigned empty = 0;
-    pthread_t thread;
+    (void)arg;
+    (void)line;
+}
 
-    pair_setup();
-    add_many();
-    OK(create_map());
-    OK(mkv_map_destroy(A->maps[1]));
-    thread = start_counted(&call);
-    ck_assert(is_in_pause(&call));
-    start_other(close_context);
+static mkv_status_t dump_regions(void)
+{
+    return mkv_dump(A->ctx, MKV_DUMP_REGIONS, skip_line, NULL);
+}
+
+/* A close that has no more to wait for frees its objects within fewer turns */
+#define MANY_TURNS 500u
+
+static void wait_for_turns(void)
+{
+    unsigned start, empty = 0;
+
     while (!is_closing()) {
         mkv_test_pause(&empty);
     }
     __atomic_sub_fetch(&A->ctx->num_waiting, FEIGNED, __ATOMIC_RELAXED);
+    start = __atomic_load_n(&A->ctx->num_turns, __ATOMIC_RELAXED);
+    while (
+        !__atomic_load_n(&other_call.is_back, __ATOMIC_RELAXED) &&
+        (__atomic_load_n(&A->ctx->num_turns, __ATOMIC_RELAXED) - start < MANY_TURNS)) {
+        mkv_test_pause(&empty);
+    }
+    ck_assert(!__atomic_load_n(&other_call.is_back, __ATOMIC_RELAXED));
+}
+
+static void nothing_begins_in_a_close(void)
+{
+    mkv_region_id_t id;
+
+    IS(add_bytes(A, 9, bytes_here, &id), MKV_ERR_INVALID);
+    ck_assert_ptr_nonnull(strstr(mkv_last_error(), "is being closed"));
+    IS(commit(), MKV_ERR_INVALID);
+    IS(drop_many(), MKV_ERR_INVALID);
+    IS(create_map(), MKV_ERR_INVALID);
+    IS(post_byte(region_ids[0]), MKV_ERR_INVALID);
+    IS(dump_regions(), MKV_ERR_INVALID);
+    IS(mkv_plan_create(A->maps[1], NULL, 0, 0, &plan), MKV_ERR_INVALID);
+    IS(mkv_plan_create_bytes(A->maps[1], NULL, 0, 0, &plan), MKV_ERR_INVALID);
+    IS(mkv_gate_signal(A->ctx, 1, 1), MKV_ERR_INVALID);
+}
+
+static void make_op(void)
+{
+    add_ends();
+    OK(add_bytes(A, 3, allocs[0], &odd_id)); /* a reference for each piece */
+    OK(mkv_regions_commit(A->ctx, NULL));
+    pair_run();
+    OK(post_many());
+    pair_run();
+    ck_assert_int_eq(mkv_op_status(op), MKV_OK);
+}
+
+static void make_map(void)
+{
+    add_many();
+    OK(create_map());
+}
+
+static void add_ranges(void)
+{
+    unsigned i;
+
+    for (i = 0; i < NUM_ALLOCS; ++i) {
+        OK(add_bytes(A, (int32_t)i, allocs[i], &alloc_ids[i]));
+    }
+}
+
+/* A close lets each call in rounds go on, and frees nothing before its end. The map of
+ * the pair is left to it. Loop index: the call */
+START_TEST(a_close_waits_for_calls_in_rounds)
+{
+    static const struct {
+        void (*prepare)(void);
+        mkv_status_t (*run)(void);
+        mkv_status_t status;
+    } cases[] = {
+        {make_map, destroy_map, MKV_OK},    {make_op, close_op, MKV_OK},
+        {add_many, drop_many, MKV_OK},      {add_many, dump_regions, MKV_OK},
+        {add_ranges, commit, MKV_OK},       {add_many, create_map, MKV_ERR_PEER},
+        {add_ends, post_many, MKV_ERR_PEER}};
+    long_call_t call = {.run = cases[_i].run};
+    pthread_t thread;
+
+    pair_setup();
+    cases[_i].prepare();
+    thread = start_counted(&call);
+    ck_assert(is_in_pause(&call));
+    start_other(close_context);
+    wait_for_turns();
+    nothing_begins_in_a_close();
     __atomic_store_n(&call.is_free, true, __ATOMIC_RELAXED);
     ck_assert_int_eq(sem_post(&call.next), 0);
     ck_assert_int_eq(pthread_join(thread, NULL), 0);
-    OK(call.status);
+    IS(call.status, cases[_i].status);
     ck_assert_int_eq(pthread_join(other_thread, NULL), 0);
-    OK(other_call.status);
+    IS(other_call.status, MKV_ERR_BUSY); /* a map was open */
     A->ctx = NULL;
     free(A->mem);
     pair_teardown();
@@ -1140,17 +1218,6 @@ static void write_without_lock(void *arg, const char *line)
     ck_assert_int_eq(pthread_create(&thread, NULL, try_lock, &result), 0);
     ck_assert_int_eq(pthread_join(thread, NULL), 0);
     ck_assert_int_eq(result, 0);
-}
-
-static void skip_line(void *arg, const char *line)
-{
-    (void)arg;
-    (void)line;
-}
-
-static mkv_status_t dump_regions(void)
-{
-    return mkv_dump(A->ctx, MKV_DUMP_REGIONS, skip_line, NULL);
 }
 
 START_TEST(a_dump_lets_other_threads_in)
@@ -1418,7 +1485,7 @@ int main(void)
     tcase_add_loop_test(tcase, a_map_of_a_peer_that_ends_meanwhile_is_refused, 0, 2);
     tcase_add_test(tcase, a_map_and_a_drop_wait_for_each_other);
     tcase_add_test(tcase, a_map_that_waits_for_a_drop_keeps_its_peer);
-    tcase_add_test(tcase, a_close_lets_the_end_of_a_map_go_on);
+    tcase_add_loop_test(tcase, a_close_waits_for_calls_in_rounds, 0, 7);
     tcase_add_test(tcase, regions_for_many_peers_let_other_threads_in);
     tcase_add_test(tcase, a_dump_lets_other_threads_in);
     tcase_add_test(tcase, blocks_are_checked_without_the_lock);
