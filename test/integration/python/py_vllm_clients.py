@@ -347,6 +347,28 @@ class Clients(unittest.TestCase):
         self.load("d", dict(answer), [11, 12], [3, 9])
         self.nothing_is_left()
 
+    def load_early(self, count):
+        """Loads of one id that no prefill computes."""
+        peers = [self.p.side.worker.blob()]
+        loads = {f"d{i}": Load(77, peers, PUSH, {0: [i]}, i) for i in range(count)}
+        self.d.side.worker.begin(Orders(loads=loads))
+
+    def test_early_readers_have_a_bound_whatever_their_id(self):
+        with mock.patch("morikv.vllm.worker._MAX_REQUESTS", 4):
+            self.load_early(10)
+            self.until(lambda: len(self.d.failed) == 6)
+        self.assertEqual(len(self.p.side.worker._requests), 4)
+        self.prefill(id=77)  # for one of them; the others are refused
+        self.until(lambda: len(self.d.received) == 10)
+        self.assertEqual(len(self.d.failed), 9)
+        self.nothing_is_left()
+
+    def test_early_readers_go_with_their_peer(self):
+        self.load_early(3)
+        self.until(lambda: len(self.p.side.worker._requests) == 3)
+        self.d.side.worker.close()
+        wait_for(lambda: not self.p.side.worker._requests)
+
 
 class AnyOrder(Clients):
     """Calls of engines for requests, in random orders."""

@@ -30,7 +30,7 @@ _STATS += ("num_failed_transfers", "num_failed_notifications", "num_failed_hands
 _STATS += ("num_kv_expired_reqs", "num_notifications_after_expiry")
 #: Interval at which to check whether a GPU has finished an awaited step, in ms.
 _GATE_MS = 1
-#: Most transfers with early requests of peers, and most reasons of given up transfers.
+#: Most early requests of peers, and most reasons of given up transfers.
 _MAX_REQUESTS = 4096
 
 
@@ -78,8 +78,8 @@ class Worker:
         self._targets: dict[str, Target] = {}
         self._by_id: dict[int, Source] = {}
         self._readers: dict[Transfer, Reader] = {}
-        #: Readers that came before the request, and the time until which they are kept.
-        self._requests: OrderedDict[int, tuple[float, list[Event]]] = OrderedDict()
+        #: Readers that came before the request, oldest first, and the time until which each is kept.
+        self._requests: list[tuple[float, Event]] = []
         #: Transfers that were given up, for readers that come later.
         self._gone: OrderedDict[int, str] = OrderedDict()
         #: Whether one of the readers gets each layer when it is computed.
@@ -261,25 +261,32 @@ class Worker:
 
     def _give_up(self, id: int, why: str) -> None:
         """Readers that have come, or come later, are refused."""
-        for event in self._requests.pop(id, (0.0, []))[1]:
+        for event in self._requests_where(lambda event: event.id == id):
             self._refuse(event, why)
         self._gone[id] = why
         while len(self._gone) > _MAX_REQUESTS:
             self._gone.popitem(last=False)
 
     def _take_requests(self, source: Source) -> None:
-        for event in self._requests.pop(source.id, (0.0, []))[1]:
+        for event in self._requests_where(lambda event: event.id == source.id):
             self._serve(source, event)
+
+    def _requests_where(self, is_wanted: Callable[[Event], bool]) -> list[Event]:
+        """Take the early requests for which this holds."""
+        taken = [event for _end, event in self._requests if is_wanted(event)]
+        if taken:
+            self._requests = [each for each in self._requests if not is_wanted(each[1])]
+        return taken
 
     def _on_incoming(self, event: Event) -> None:
         source = self._by_id.get(event.id)
         if source is not None:
             self._serve(source, event)
         elif event.value == Mode.WRITE and event.id not in self._gone:  # prefill has not begun
-            end = time.monotonic() + self._lease_s
-            self._requests.setdefault(event.id, (end, []))[1].append(event)
-            while len(self._requests) > _MAX_REQUESTS:
-                self._requests.popitem(last=False)
+            self._requests.append((time.monotonic() + self._lease_s, event))
+            if len(self._requests) > _MAX_REQUESTS:
+                why = f"{_MAX_REQUESTS} later requests wait for a prefill"
+                self._refuse(self._requests.pop(0)[1], why)
         else:
             self._stats["num_notifications_after_expiry"].append(1)
             self._refuse(event, self._gone.get(event.id, "its blocks are not held here, or no longer"))
@@ -319,9 +326,8 @@ class Worker:
 
     def _expire(self) -> None:
         now = time.monotonic()
-        for id in [id for id, (end, _events) in self._requests.items() if end < now]:
-            for event in self._requests.pop(id)[1]:
-                self._refuse(event, "no prefill of it began here in time")
+        while self._requests and self._requests[0][0] < now:
+            self._refuse(self._requests.pop(0)[1], "no prefill of it began here in time")
         for source in list(self._sources.values()):
             if source.is_kept and source.deadline < now:
                 logger.warning("morikv: no decode engine requested %s in time", source.request_id)
@@ -426,6 +432,7 @@ class Worker:
             return
         for role in Role:
             self._maps.pop((event.peer, role), None)
+        self._requests_where(lambda early: early.peer is event.peer)
         for blob, link in list(self._links.items()):
             if link.peer is event.peer:
                 del self._links[blob]
@@ -500,7 +507,7 @@ class Worker:
             if is_awaited:
                 return _GATE_MS
             ends = [source.deadline for source in self._sources.values() if source.is_kept]
-            ends += [end for end, _events in self._requests.values()]
+            ends += [end for end, _event in self._requests[:1]]
             return max(0.0, min(ends) - time.monotonic()) * 1000 + 1 if ends else None
 
     def close(self) -> None:
