@@ -7,7 +7,7 @@ AM_TESTS_FD_REDIRECT = 9>&2
 
 # A script leaves its log as NAME.log, as a program does.
 TEST_EXTENSIONS = .sh
-# run by what its first line says
+# run by the interpreter in its first line
 SH_LOG_COMPILER =
 
 include test/support/local.mk

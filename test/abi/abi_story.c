@@ -4,9 +4,9 @@
  * A program as a user of libmorikv writes it: every call and every structure, between
  * two contexts over fake_ucp. It is compiled against the header of a release, of today,
  * or of a time to come (ABI_NEXT: every structure has one member more), and linked with
- * a library of another time; the command line (-include) says which header it is.
+ * a library of another time; the command line (-include) selects the header.
  *
- * Behind what the library fills lie bytes that must stay as they are.
+ * Bytes behind a structure that the library fills must stay unchanged.
  */
 
 #include "test/fake/ucp/fake_ucp.h"
@@ -43,7 +43,7 @@ typedef struct side {
 static side_t a, b;
 static int is_accept_called;
 
-/* A structure that the library fills, and what lies behind it */
+/* A structure that the library fills, and the bytes behind it */
 #define FILLED(_type)                                                                  \
     struct {                                                                           \
         _type it;                                                                      \
@@ -68,7 +68,7 @@ static int is_untouched(const unsigned char *behind)
 #ifdef ABI_NEXT
 #define CHECK_NEW(_filled) REQUIRE((_filled).it.added_member == 0)
 
-/* The library of an older time names the place that it does not know */
+/* An older library names the member that it does not know */
 static int is_refused(mkv_status_t status, size_t offset)
 {
     char text[64];

@@ -20,7 +20,7 @@
 
 #define ID 1
 #define ROUNDS 1000
-#define WARMUP 2000 /* messages after which a quiet sender is looked at no more */
+#define WARMUP 2000 /* messages after which a quiet sender is no longer read */
 
 static ct_side_t sender, receiver;
 static uint64_t num_come;

@@ -3,8 +3,8 @@
 # released, as a table:
 #   test/bench/bench_rdma.sh [BUILD [--figures]]
 # With --figures lines "NAME FIGURE" of mori_rdma alone, for perf/bench/bench_check.sh.
-# The device is fake and completes at once; what it costs, with what it calls, has a column of
-# its own, and the benchmark's instructions have none. Without valgrind: time alone.
+# The device is fake and completes at once; its cost, callees included, has a separate column, and
+# the benchmark's instructions are not counted. Without valgrind: time alone.
 set -euo pipefail
 [[ ${1-} != -* ]] || {
     echo "test/bench/bench_rdma.sh: no option '$1'; expected [BUILD [--figures]]" >&2

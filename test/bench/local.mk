@@ -1,4 +1,4 @@
-# Cost of the module for its host, over the fakes; run by hand, see perf/README.md.
+# Cost of the module for the host, over the fakes; run by hand, see perf/README.md.
 if HAVE_CHECK
 # Cost of a block in mori_xgmi
 check_PROGRAMS += test/bench/xgmi_cost

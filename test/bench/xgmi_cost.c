@@ -7,7 +7,7 @@
  *
  * Prints nanoseconds per block, posting alone and until finished. Instructions per
  * block come from two callgrind runs of different ROUNDS. Memory and keys are this
- * process's own, over libhipcpu; the code that runs is that between processes.
+ * process's own, over libhipcpu, but the code is the same as between processes.
  */
 
 #include "base/muct_transport.h"

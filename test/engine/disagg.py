@@ -11,7 +11,7 @@ Cases:
     killed    prefill is killed; decode computes by itself, or fails as configured, then takes
               caches of the next prefill engine
 
-A line of the ways that were used follows. MODEL is what model.py has made.
+A line of the used paths follows. MODEL is a folder that model.py has made.
 """
 
 from __future__ import annotations
@@ -153,9 +153,10 @@ def start(model: str, connector: str, role: str, policy: str, life: int = 0) -> 
         | {"kv_transfer_config": transfer_config(connector, role, policy, ports)}
         | ({"tensor_parallel_size": ranks} if ranks > 1 else {}),
         VLLM_NIXL_SIDE_CHANNEL_PORT=str(ports["handshake_port"]),
-        # MoRIIOConnector takes a cache only at the begin of a page: PyTorch's for huge pages is
+        # MoRIIOConnector accepts a cache only at the start of a page: PyTorch's memory in
+        # huge pages is
         THP_MEM_ALLOC_ENABLE="1",
-        # and in WRITE mode it asks torch.cuda for an event of each layer
+        # and in WRITE mode it requests an event of each layer from torch.cuda
         CUDA_EVENTS="done" if connector == "moriio-push" else "",
     )
     engine.ports = ports
@@ -178,13 +179,13 @@ class Pair:
         self.meet()
 
     def revive(self) -> None:
-        """Prefill is started again."""
+        """Start prefill again."""
         self.p = start(self.model, self.connector, "kv_producer", self.policy, life=1)
         self.meet()
 
     def meet(self) -> None:
         self.p.answer()
-        if self.connector == "mori-push":  # where decode finds prefill: asked once
+        if self.connector == "mori-push":  # where decode finds prefill: queried once
             result = self.p.run([[2, 3]], 1, [{"get_peers": True}])
             self.peers = result["transfer"][0]["peers"]
 
@@ -192,7 +193,7 @@ class Pair:
         """:return: parameters for the decode engine, for each prompt."""
         goal = {"do_remote_decode": True}
         ids = [f"t{next(self.ids)}" for _ in prompts]
-        of_mori = [goal | {"transfer_id": id} for id in ids]  # MORI's wants one, from the router
+        of_mori = [goal | {"transfer_id": id} for id in ids]  # MORI's connector requires one, from the router
         result = self.p.run(prompts, 1, of_mori if self.connector == "moriio" else [goal] * len(ids))
         transfer: list[Any] = result["transfer"]
         return transfer
@@ -232,7 +233,7 @@ class Pair:
         return self.d.answer()
 
     def kill(self, prompts: list[list[int]]) -> dict[str, Any]:
-        """Nothing arrives any more when blocks begin to move; then prefill is killed."""
+        """When blocks begin to move, no further bytes arrive; then prefill is killed."""
         devices = ("fake0", "fake1")
         if self.is_push:
             self.begin_push(prompts, prompts)
@@ -299,7 +300,7 @@ def wire(*order: str) -> str:
 
 def killed(pair: Pair, prompts: list[list[int]], alone: list[list[int]]) -> None:
     lost = others(prompts[-4:], 2)
-    pair.move(prompts[:1], prompts[:1])  # they know each other
+    pair.move(prompts[:1], prompts[:1])  # they are connected
     got = pair.kill(lost)
     if pair.policy == "recompute":
         again = pair.d.run(lost, TOKENS)["tokens"]
@@ -340,7 +341,7 @@ def run(model: str, connector: str, cases: list[str]) -> None:
         for policy in ("fail", "recompute"):
             mine = [case for case in cases if policy == "fail" or case == "killed"]
             if connector == "moriio" and policy != "fail":
-                continue  # it takes every request of decode for one that prefill computes
+                continue  # it treats every request of decode as one that prefill computes
             if not mine:
                 continue
             pair = Pair(model, connector, policy, result["bytes_a_token"])

@@ -31,7 +31,7 @@ def make_model(folder: str, kind: str) -> None:
     name = "Lfm2" if kind == "states" else "Llama"
     others = {"windows": "sliding_attention", "states": "conv"}
     of_kind = {"sliding_window": 100} if kind == "windows" else {}
-    if kind == "states":  # vLLM asks for widths that the class has under another name
+    if kind == "states":  # vLLM reads widths that the class has under another name
         of_kind = {"conv_dim": 128, "block_dim": 128}
     if kind in others:
         of_kind["layer_types"] = [others[kind], "full_attention"] * 2

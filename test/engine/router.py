@@ -9,7 +9,7 @@ leaves the router, which then refuses, and the next one is used. With mori-pull,
 the router is given both addresses, and passes prefill's kv_transfer_params on.
 proxy: the messages of vLLM's moriio_toy_proxy_server.py (examples/disaggregated/disaggregated_serving,
 01d1ea24): it takes the same heartbeats, and in WRITE mode (moriio-push) it requests both at once.
-MODEL is what model.py has made.
+MODEL is a folder that model.py has made.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class Server:
 
 
 class Proxy:
-    """Prefill and decode as the last heartbeats named them."""
+    """The prefill and decode servers of the last heartbeats."""
 
     KEYS = {"http_address", "zmq_address", "dp_size", "tp_size", "transfer_mode"}
 
@@ -271,7 +271,7 @@ def run(model: str, router: str, connector: str) -> None:
     print(f"tokens through the {router}", flush=True)
     if cluster.is_moriio and router == "router":  # the proxy keeps servers that have ended
         cluster.prefill.kill()
-        if connector == "moriio-push":  # decode would wait for what prefill does not write
+        if connector == "moriio-push":  # decode would wait for blocks that prefill does not write
             until(cluster.has_lost_prefill, "the router has removed prefill")
         until(lambda: cluster.router.complete(prompts[9]) is None, "the router refuses")
         cluster.prefill = cluster.serve("kv_producer", life=1)

@@ -4,7 +4,7 @@
  * libhipshim: the hip* functions of the product on CUDA's driver, for tests on
  * machines with NVIDIA GPUs. Found by dlopen, needs no CUDA headers.
  *
- * What is AMD's rule and not CUDA's is not imitated: handles are opened at the base
+ * Rules of AMD that CUDA does not have are not imitated: handles are opened at the base
  * of an allocation, which the product exports anyway. The copy kernel comes from a
  * file, HIPSHIM_KERNEL, instead of the image, which holds code for AMD.
  *

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Pack what a machine with GPUs and nothing else needs to test this tree:
+# Pack the files that a machine with GPUs and nothing else needs to test this tree:
 #
 #   test/gpu/pack.sh [FOLDER]      (default: .gpu in the tree)
 #

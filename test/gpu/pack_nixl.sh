@@ -1,5 +1,5 @@
 #!/bin/bash
-# Inside the development root: copy of pip's NIXL what moves GPU memory over UCX. Called by
+# Inside the development root: copy the parts of pip's NIXL that move GPU memory over UCX. Called by
 # pack.sh.
 #
 #   pack_nixl.sh FOLDER RELEASE

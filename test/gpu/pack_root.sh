@@ -1,6 +1,6 @@
 #!/bin/bash
-# Inside the development root: copy what the tests run into a folder that can be a
-# root of its own. Called by pack.sh.
+# Inside the development root: copy the files that the tests run into a folder that can be a root.
+# Called by pack.sh.
 #
 #   pack_root.sh FOLDER BUILD
 set -euo pipefail
@@ -19,7 +19,7 @@ copy() {
 
     for file in "$@"; do
         [ -e "$stage$file" ] || cp --parents -P "$file" "$stage"
-        # what a link points to
+        # the target of a link
         if [ -h "$file" ]; then
             copy "$(readlink -f "$file")"
         fi

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Everything that is proven on two GPUs, on a machine that has nothing but them:
+# Run all proofs for two GPUs on a machine that has nothing else:
 #
 #   test/gpu/run_gpu.sh FOLDER [STAGE..]
 #
@@ -28,7 +28,7 @@ out=$(cd "$1" && pwd)
 shift
 stages=${*:-$all_stages}
 
-# Mounts in a namespace of our own: nothing is left behind.
+# Mounts in a private namespace: nothing is left behind.
 if [ -z "${GPU_INSIDE:-}" ]; then
     export GPU_INSIDE=1
     # shellcheck disable=SC2086
@@ -164,7 +164,7 @@ stage_release_long() {
     over_release long_lists
 }
 
-# UCX's own cuda_ipc, whose modules are packed apart: no other stage is to see them.
+# UCX's own cuda_ipc, whose modules are packed separately: no other stage may load them.
 plain_cuda() {
     local lane=cuda_ipc
 

@@ -36,7 +36,7 @@ risks_raw() { # ROUNDS LISTS
     for legacy in $modes; do
         legacy=${legacy#none}
         inside env ${legacy:+HSA_ENABLE_IPC_MODE_LEGACY=$legacy} perf/risks/gpu_risks "$1" "$lists" || status=$?
-        lists=1 # what a consumer sees is the same with any handle
+        lists=1 # a consumer reads the same with any handle
     done
     return $status
 }
@@ -178,9 +178,9 @@ kv_layouts() {
     kv_collect "layouts${kv_suffix:-}"
 }
 
-# The least that one piece of 4 KiB can take here, and what it takes with the product.
+# The least time of one piece of 4 KiB here, and its time with the product.
 # Memory of the host on one side or both: private (DRAM), and shared, which peers map (SHM);
-# the GPUs' own rate with it, and what UCX's cma moves when it is listed.
+# the GPUs' own rate with it, and the rate of UCX's cma when it is listed.
 host_memory() {
     local sweep=(--total_buffer_size 1g --num_iter 64 --warmup_iter 4 --start_batch_size 256 --max_batch_size 256
         --start_block_size 4k --max_block_size 1m --pipeline_depth 4)
@@ -258,7 +258,7 @@ plain() { # LANE
     return $status
 }
 
-# UCX's own price of a post beside a thread that makes progress: what bounds ours.
+# UCX's own cost of a post beside a thread that makes progress, which bounds ours.
 thread_all() {
     local i
 
@@ -389,7 +389,7 @@ perftest_all() {
     stage "perftest get 1m" 20 perftest ucp_get 1048576 20000
 }
 
-# A connector as users write one: an LLM's tokens from two GPUs against those of one process.
+# A connector as users write one: an LLM's tokens from two GPUs, compared with those of one process.
 llm() {
     inside "$tree/test/integration/python/py_llm.sh" || return
     grep ' on .* and .* on ' "$work/stage.log" | sort -u >>"$report"
@@ -445,7 +445,7 @@ integration() {
     inside env MKV_TEST_ROUNDS=$rounds MKV_TEST_MEM=gpu "./$program"
 }
 
-# All but the programs that others run, and what has no GPU memory in it.
+# All programs except those of other stages, and those without GPU memory.
 integration_all() {
     local program
 
@@ -481,7 +481,7 @@ fanout_kv() {
     done
 }
 
-# fanout_blocks OTHERS BLOCKS: what thread blocks are worth by the number of peers.
+# fanout_blocks OTHERS BLOCKS: the effect of thread blocks by the number of peers.
 fanout_blocks() {
     local list=(--total_buffer_size 2g --num_iter 500 --warmup_iter 20 --start_batch_size 4096
         --large_blk_iter_ftr 1 --pipeline_depth 4 --scheme onetomany --num_target_dev "$1")

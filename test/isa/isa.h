@@ -103,8 +103,8 @@ int isa_gpu_launch(isa_gpu_t *gpu, const isa_launch_t *launch);
 
 
 /**
- * Whether a kernel can be launched: its needs, and its instructions to the first
- * s_endpgm.
+ * Check whether a kernel can be launched: its requirements, and its instructions up to
+ * the first s_endpgm.
  *
  * @return 0   Launch is possible up to there.
  * @return -1  isa_gpu_error() names the missing instruction; nothing has happened.
@@ -135,7 +135,7 @@ int isa_gpu_check_code(isa_gpu_t *gpu, uint64_t address, uint64_t length);
 const char *isa_gpu_text(isa_gpu_t *gpu, uint64_t address, uint64_t *size_p);
 
 
-/** Instructions executed so far, for a test that has to know that there were some. */
+/** Instructions executed so far, for a test that must check that there were some. */
 uint64_t isa_gpu_executed(const isa_gpu_t *gpu);
 
 #endif

@@ -8,8 +8,8 @@
  * and written back at the end.
  *
  * ISA_KFD_RELEASE=late: our kernel stops at its flag until the kernels that run beside
- * it have ended, so that they see what the flag releases and no more. "unawaited": and
- * it does not wait for its buffer_wbl2 (llvm-project 178316).
+ * it have ended, so that they see only the bytes that the flag releases. "unawaited":
+ * and it does not wait for its buffer_wbl2 (llvm-project 178316).
  */
 
 #include "isa.h"

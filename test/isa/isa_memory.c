@@ -80,7 +80,7 @@ static bool cache_lookup(const isa_cache_t *cache, uint64_t address, uint8_t *bu
     return false;
 }
 
-/* Keep clean bytes, but none in the place of those that are there. */
+/* Keep clean bytes, but do not overwrite bytes that the cache has. */
 static void cache_fill(isa_cache_t *cache, uint64_t address, const uint8_t *buffer,
                        unsigned length)
 {

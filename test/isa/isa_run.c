@@ -207,7 +207,7 @@ static void group_destroy(isa_group_t *group)
     free(group);
 }
 
-/* Registers and LDS begin with whatever was there: with noise. */
+/* Registers and LDS begin with random contents. */
 static int group_fill(isa_gpu_t *gpu, isa_group_t *group, const run_descriptor_t *kd)
 {
     unsigned granule = (gpu->arch->lanes == 64) ? 8 : 16;

@@ -423,7 +423,7 @@ static void calls_pool(void)
     hip_print_attributes("freed", again);
 }
 
-/* ROCr's call, whatever the HIP call is. */
+/* Call ROCr directly, since HIP's call may differ. */
 static int calls_dmabuf(const void *memory)
 {
     int (*export)(const void *ptr, size_t size, int *fd, uint64_t *offset);

@@ -22,7 +22,7 @@
 #define LENGTH (CHUNKS * CHUNK)
 #define MAX_BYTES 4096
 
-/** What a side sends: the address of its worker, of its memory, and the key. */
+/** Message of a side: the address of its worker, of its memory, and the key. */
 typedef struct hello {
     uint64_t memory;
     size_t address_length;

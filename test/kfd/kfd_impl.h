@@ -199,14 +199,14 @@ int kfd_queue_update(void *arg);
 /** Look at the write pointers of all queues at once, and often from then on. */
 void kfd_queue_poke(void);
 
-/** Forget the threads that a fork has not copied. */
+/** Drop the records of threads that a fork has not copied. */
 void kfd_queue_forked(void);
 
 /** State of a queue that the packets of its ring use. */
 struct kfd_queue {
     bool used;
     bool stop;   /**< The queue is being destroyed */
-    bool halted; /**< A fault stopped it; it moves on to nothing */
+    bool halted; /**< A fault has stopped it for good */
     unsigned id;
     uint32_t type; /**< KFD_IOC_QUEUE_TYPE_ */
     int gpu;

@@ -55,7 +55,7 @@ kfd_bo_t *kfd_bo_find(uint64_t handle)
     return &kfd_bos[handle];
 }
 
-/* Handles come again late, so that one that is used after its end is noticed. */
+/* Handles are reused late, so that the use of a freed one is detected. */
 static kfd_bo_t *kfd_bo_new(uint64_t *handle)
 {
     kfd_bo_t *bo = NULL;
@@ -125,7 +125,7 @@ bool kfd_bo_identify(int fd, uint32_t *gpu_id, uint32_t *flags, uint64_t *size)
     return true;
 }
 
-/* The GPUs of this process are the process: their memory is where they look for it. */
+/* The process plays its own GPUs, so their memory is at the process's addresses. */
 static bool kfd_bo_place(kfd_bo_t *bo, uint64_t va)
 {
     if (!kfd_is_user_va(va)) {

@@ -22,7 +22,7 @@
 
 #define KFD_MAX_QUEUES 1024
 
-/* Looks at an empty ring before its thread is parked */
+/* Polls of an empty ring before its thread is parked */
 #define KFD_YIELDS 20
 
 typedef struct kfd_thread {
@@ -40,14 +40,14 @@ static pthread_mutex_t kfd_queue_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_mutex_t kfd_park_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t kfd_bell_cond = PTHREAD_COND_INITIALIZER;
 static bool kfd_has_bell;
-static unsigned kfd_quiet_looks; /* Looks of the bell since it found work */
+static unsigned kfd_quiet_looks; /* Polls of the bell since it found work */
 
 static bool kfd_is_stopped(const kfd_queue_t *queue)
 {
     return __atomic_load_n(&queue->stop, __ATOMIC_ACQUIRE);
 }
 
-/* Sleep for longer, the more looks were in vain. */
+/* Sleep longer with each poll that finds nothing. */
 static uint64_t kfd_pause_ns(unsigned looks)
 {
     return (looks < 50) ? 20000 : (looks < 150) ? 100000 : 1000000;
@@ -199,7 +199,7 @@ static bool kfd_queue_check(int gpu, const struct kfd_ioctl_create_queue_args *a
     return true;
 }
 
-/* No signal of the program may run in a thread that it does not know. */
+/* No signal handler of the program may run in a thread of the stand-in. */
 static int kfd_start(pthread_t *thread, void *(*function)(void *), void *arg)
 {
     sigset_t all, old;

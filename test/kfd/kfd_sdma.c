@@ -180,7 +180,7 @@ static bool kfd_sdma_is_release(const uint32_t *d)
     return (packet == KFD_SDMA_FENCE) || (packet == KFD_SDMA_ATOMIC);
 }
 
-/* One that the next release plays. */
+/* A copy or fill that the next release executes. */
 static void kfd_sdma_keep(kfd_queue_t *queue, const uint32_t *d)
 {
     size_t size = KFD_SDMA_MAX_DWORDS * sizeof(*d);

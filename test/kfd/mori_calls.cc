@@ -124,7 +124,7 @@ static std::string batch(bool is_read, size_t count, size_t piece, size_t beyond
     return word("code", ended) + word("wrong", static_cast<int>(wrong));
 }
 
-/* A write between engines that have not been introduced to each other. */
+/* A write between engines that are not registered with each other. */
 static std::string write_apart(Side &a, Side &b)
 {
     Memory here(0, 3), there(1, 0);

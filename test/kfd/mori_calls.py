@@ -107,7 +107,7 @@ def of_session(two: Two, *numbers: list[int]) -> TransferStatus:
 
 
 def apart(has_backend: bool) -> str:
-    """Engines that do not know of each other."""
+    """Engines that are not registered with each other."""
     a, b = side("a", has_backend), side("b", has_backend)
     mine, theirs = add(a, Memory(0, 3)), add(b, Memory(1, 0))
     ended = code(a.write(mine, 0, theirs, 0, 64, 1))

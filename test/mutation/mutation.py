@@ -32,7 +32,7 @@ void __wrap_tcase_set_timeout(TCase *tcase, double seconds)
     __real_tcase_set_timeout(tcase, (seconds > LIMIT_S) ? LIMIT_S : seconds);
 }
 """
-# A mutant that hangs is noticed; a case takes less than a tenth of this on a busy machine
+# Limit that ends a mutant that hangs; a case takes less than a tenth of this on a busy machine
 LIMIT_S = 20
 
 

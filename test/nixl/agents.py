@@ -3,9 +3,9 @@
 
     agents.py CASE [OPTION...]
 
-The environment says which UCX transports they have and which GPU runtime is libamdhip64, or
-HIP_LIBRARY; its memory is looked at directly, so its GPUs must be played on the CPU. A case prints what it
-did and exits 0, or says what was wrong and exits 1.
+The environment selects the UCX transports, and the GPU runtime as libamdhip64 or HIP_LIBRARY. The
+test reads its memory directly, so its GPUs must be simulated on the CPU. A case prints its result
+and exits 0, or prints the error and exits 1.
 """
 
 import argparse
@@ -57,7 +57,7 @@ def allocate(kind, size):
 
 
 def pattern(size, salt):
-    """Bytes that no other place and no other salt has."""
+    """Random bytes, which differ with the place and with the salt."""
     return np.random.default_rng(salt).integers(0, 256, size, dtype=np.uint8)
 
 
@@ -108,7 +108,7 @@ class Target:
         ready = select.poll()
         ready.register(self.line.sock, select.POLLIN)
         while True:
-            # without a thread of NIXL's it is this that answers the other agent
+            # without NIXL's thread this answers the other agent
             while not ready.poll(1):
                 self.poll()
             message = self.line.receive()
@@ -419,7 +419,7 @@ def case_kill(options):
 
 
 def case_kill_inside(options):
-    """kill -9 while a list is with the GPU: it ends, and not before the GPU is through."""
+    """kill -9 while the GPU copies a list: the list ends, and not before the GPU has finished."""
     pair = Initiator(options, "VRAM", "VRAM", largest())
     check_round(pair, "WRITE", 4096, 256, "random", 1)
     posts = post_many(pair, 1)
@@ -495,7 +495,7 @@ def main():
             print(f"{options.case}: {globals()['case_' + options.case](options)}")
     except EOFError:
         status = 1
-    except Exception as error:  # whatever it was, the exit handlers must not run
+    except Exception as error:  # after any error, the exit handlers must not run
         print(f"{options.case}: {type(error).__name__}: {error}")
         status = 1
     sys.stdout.flush()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Load copies of UCX as Python loads extensions, and list what each of them offers.
+"""Load copies of UCX as Python loads extensions, and list the components of each.
 
     components.py FOLDER...     folders with a libuct each
 
@@ -29,7 +29,7 @@ class Attr(ctypes.Structure):
 
 
 def load(folder, name):
-    """The library of that name, whatever a wheel made of it."""
+    """The library of that name, which a wheel may have renamed."""
     files = glob.glob(os.path.join(folder, f"lib{name}[.-]*so.0*"))
     return ctypes.CDLL(min(files, key=len), ctypes.RTLD_LOCAL)
 

@@ -21,9 +21,9 @@
 
 
 /**
- * Have UCX find the built module unless UCX_PLUGIN_PATH names another, and load it,
- * which each forked case would do anew; before any other call. The build folder is the
- * current one or MKV_BUILD_DIR. No device and no GPU runtime is looked at.
+ * Let UCX find the built module unless UCX_PLUGIN_PATH names another, and load it once
+ * for all forked cases. Call this before any other function. The build folder is the
+ * current one or MKV_BUILD_DIR. It opens no device and no GPU runtime.
  */
 void ct_side_find_module(void);
 

@@ -4,9 +4,9 @@
 #   test/support/fake_node.sh COMMAND...
 #
 # GPU i of libhipcpu and NIC ni, at PCI addresses 0000:ic:00.0 and 0000:id:00.0, are behind one
-# switch; /sys, where UCX looks for that, and /dev/infiniband say so in a mount namespace of
-# the command's own. Sets HIPCPU_DEVICES and FAKE_VERBS_DEVICES. Exit status 77: no such
-# namespace can be had here.
+# switch; /sys, which UCX reads for that, and /dev/infiniband show this in a private mount
+# namespace of the command. Sets HIPCPU_DEVICES and FAKE_VERBS_DEVICES. Exit status 77: such a
+# namespace cannot be made here.
 set -eu
 
 if [ "${FAKE_NODE:-}" = "" ]; then
@@ -60,7 +60,7 @@ for i in 0 1 2 3 4 5 6 7; do
         done
     done
     : >"$work/dev/infiniband/uverbs$i"
-    mount --bind /dev/null "$work/dev/infiniband/uverbs$i" # UCX wants a character device
+    mount --bind /dev/null "$work/dev/infiniband/uverbs$i" # UCX requires a character device
     nics=$nics,n$i:${FAKE_NODE_NIC:-ionic}@0000:${i}d:00.0
 done
 mount --rbind /sys/class/net "$work/class/net"

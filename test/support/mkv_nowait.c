@@ -79,8 +79,8 @@ static void nowait_build(struct sock_fprog *prog)
     nowait_add(prog, allow);
 }
 
-/* The locks inside libc, of the heap before all, are held for some instructions and
- * never while their owner waits for anything but a processor. glibc takes them in a
+/* The locks inside libc, of the heap before all, are held for a few instructions,
+ * during which their owner waits for nothing but a processor. glibc takes them in a
  * function of their own, which tries again after EAGAIN. */
 static bool nowait_try_libc_lock_again(const siginfo_t *info, ucontext_t *context)
 {

@@ -5,8 +5,8 @@
 
 /**
  * @file
- * Contexts that talk to each other through fake_ucp in one process, on one clock that
- * the test moves.
+ * Contexts that communicate through fake_ucp in one process, on one clock that the test
+ * moves.
  */
 
 #include "test/fake/ucp/fake_ucp.h"
@@ -86,7 +86,7 @@ void pair_setup_over(const char *transport);
 /** Close what is open; every side must close without complaint. */
 void pair_teardown(void);
 
-/** Progress all sides until nothing moves, collecting events. */
+/** Progress all sides until nothing moves, and collect events. */
 void pair_run(void);
 
 /** Progress the first two until nothing moves; their events wait for a poll. */

@@ -109,9 +109,9 @@ void mkv_proc_stop(mkv_proc_t *proc);
 
 
 /**
- * Let a process go on that a signal has stopped; nothing if none has. A SIGCONT to one
- * that runs is not nothing: it takes away the stop by which LeakSanitizer's tracer
- * attaches at the end of the process, and the tracer waits for it for ever.
+ * Let a process go on that a signal has stopped; nothing if none has. A SIGCONT to a
+ * running process has an effect: it cancels the stop by which LeakSanitizer's tracer
+ * attaches at the end of the process, and the tracer then waits for ever.
  */
 void mkv_proc_resume(mkv_proc_t *proc);
 
@@ -129,7 +129,7 @@ void mkv_proc_end_leader(void) __attribute__((noreturn));
 void mkv_proc_wait_leader(void);
 
 
-/** Kill, collect and close whatever is left. */
+/** Kill the process, collect its status and close the channel, if they are left. */
 void mkv_proc_cleanup(mkv_proc_t *proc);
 
 

@@ -17,8 +17,7 @@
                     mkv_last_error());                                                 \
     } while (0)
 
-/* ---- What a rank holds ------------------------------------------------------------
- */
+/* ---- Contents of a rank ---------------------------------------------------------- */
 
 /* A unit of a part as one rank has it */
 typedef struct ranks_unit {
@@ -28,7 +27,7 @@ typedef struct ranks_unit {
     bool is_heads_first, is_reverse;
 } ranks_unit_t;
 
-/* Numbers with gaps, so that nothing takes one for an index */
+/* Numbers with gaps, so that none can pass for an index */
 static uint32_t ranks_component(uint32_t index)
 {
     return 3 * index + 2;
@@ -427,7 +426,7 @@ bool ranks_are_quiet(const ranks_set_t *set)
     return true;
 }
 
-/* ---- Looking --------------------------------------------------------------------- */
+/* ---- Checking -------------------------------------------------------------------- */
 
 static bool ranks_is_right(const ranks_rank_t *rank, char *text, size_t size)
 {

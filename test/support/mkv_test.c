@@ -13,7 +13,8 @@
 #include <sys/resource.h>
 #include <time.h>
 
-/* Most events come within the looks that yield; a busy machine takes a while for each.
+/* Most events come within the polls that yield; each poll takes a while on a busy
+   machine.
  */
 enum { MKV_TEST_YIELDS = 20, MKV_TEST_SHORT_PAUSES = 200 };
 

@@ -4,9 +4,9 @@
 
 /**
  * @file
- * The clock that mori_rdma waits by (CLOCK_MONOTONIC_COARSE), in the hands of the test:
- * a program that has this file has its own clock_gettime(), which every library of it
- * calls. All other clocks, timers that wake a sleeper included, are the kernel's.
+ * The clock that mori_rdma waits by (CLOCK_MONOTONIC_COARSE), under the test's control:
+ * a program with this file has its own clock_gettime(), which all its libraries call.
+ * All other clocks, timers that wake a sleeper included, are the kernel's.
  *
  * It runs until it is stopped. Any thread.
  */

@@ -8,7 +8,7 @@
  * side A on the first device, side B on the second, endpoints between them. Tests set
  * options (setenv) and the fake's environment before @ref rig_open.
  *
- * Whatever fails here fails the Check test it is called from. Every wait makes progress
+ * A failure here fails the Check test that called it. Every wait makes progress
  * on both sides, ends at the common limit, and never waits for time.
  */
 

@@ -76,7 +76,7 @@ vm_host_up() { # NUMBER
         rdma link add rxe0 type rxe netdev eth0
 }
 
-# Disturb what leaves rxeNUMBER: vm_netem 0 loss 5%; vm_netem 0 delay 20ms.
+# Disturb packets that leave rxeNUMBER: vm_netem 0 loss 5%; vm_netem 0 delay 20ms.
 vm_netem() { # NUMBER NETEM-ARGUMENT...
     local n=$1
     shift
@@ -117,7 +117,8 @@ vm_gid_index() { # NUMBER ADDRESS
         sed 's|.*/||' | sort -n | head -n 1 | grep .
 }
 
-# The address of rxeNUMBER goes, another one takes its place in the table, and it comes again.
+# Remove the address of rxeNUMBER, let another one take its place in the table, and add the
+# address again.
 vm_address_move() { # NUMBER
     local n=$1
     {
@@ -141,7 +142,7 @@ vm_address_back() { # NUMBER
     vm_wait vm_gid_index "$n" "$(vm_address "$n")" >/dev/null
 }
 
-# The network as it was after the boot, whatever a job did to it.
+# Restore the network to its state after the boot.
 vm_restore() {
     local path n
 

@@ -63,7 +63,7 @@ host_ready() { # NUMBER
     die "host$1 did not boot"
 }
 
-# Run a command there: its output is ours, and so is its exit status. 125: the machine is off.
+# Run a command there; return its output and its exit status. 125: the machine is off.
 host() { # NUMBER CMD...
     local n=$1
     shift
@@ -73,7 +73,7 @@ host() { # NUMBER CMD...
     host_answer "$n"
 }
 
-# Power off, as by the plug.
+# Power off, as if unplugged.
 host_kill() { # NUMBER
     local n=$1 process=${hosts_process[$1]} fd
 

@@ -17,7 +17,7 @@ host_begin() { # NAME CMD...
     } >"/tmp/$name" 2>&1 &
 }
 
-# Wait for its end; its output is ours, and so is its exit status.
+# Wait for its end; return its output and its exit status.
 host_end() { # NAME
     until [ -e "/tmp/$1.rc" ]; do
         sleep 0.1

@@ -2,8 +2,8 @@
 
 /*
  * Print how many thousand ticks a second this machine's time stamp counter makes.
- * The emulated one is the same counter; a guest that measures it on a busy host can
- * be wrong by a factor and then every time limit in it is.
+ * The emulated counter is the same one. A guest that measures it on a busy host may be
+ * wrong by a factor, and so would be all its time limits.
  */
 
 #include <stdint.h>

@@ -65,8 +65,8 @@ bool hipcpu_capture_takes(hipStream_t stream, const hipcpu_op_t *op)
 }
 
 /*
- * Does a capture forbid a call of this thread? One of global mode forbids everybody's,
- * but for allocations of threads that have another mode.
+ * Whether a capture forbids a call of this thread. A capture in global mode forbids the
+ * calls of all threads, except allocations of threads in another mode.
  */
 static bool hipcpu_capture_forbids(const hipcpu_capture_t *capture, hipcpu_rule_t rule,
                                    hipStream_t stream)

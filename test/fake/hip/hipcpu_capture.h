@@ -21,7 +21,7 @@
 bool hipcpu_capture_takes(hipStream_t stream, const hipcpu_op_t *op);
 
 /**
- * May this thread make a call of this kind while others capture?
+ * Check whether this thread may make a call of this kind while others capture.
  *
  * @param [in] rule    Kind of the call: one of HIPCPU_RULE_CAPTURE_*.
  * @param [in] stream  Stream that is queried, or NULL.
@@ -32,7 +32,7 @@ bool hipcpu_capture_takes(hipStream_t stream, const hipcpu_op_t *op);
 hipError_t hipcpu_capture_check(hipcpu_rule_t rule, hipStream_t stream);
 
 /**
- * May this thread ask for an event that was recorded in this stream?
+ * Check whether this thread may query an event that was recorded in this stream.
  *
  * @return hipSuccess, or hipErrorCapturedEvent: the stream captures, and no more.
  */
@@ -48,7 +48,7 @@ hipError_t hipcpu_capture_check_event(hipStream_t stream);
  */
 hipError_t hipcpu_capture_check_sync(hipError_t error);
 
-/* Use it after HIPCPU_ENTER, in the same way. */
+/* Use this after HIPCPU_ENTER, in the same way. */
 #define HIPCPU_CAPTURE(_rule, _stream)                                                 \
     do {                                                                               \
         hipError_t captured_ = hipcpu_capture_check(_rule, _stream);                   \

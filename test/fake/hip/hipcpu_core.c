@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Configuration, armed faults and the names of errors. Faults are few and rare:
- * one flag says that there are any, and only then the list is searched.
+ * Configuration, armed faults and the names of errors. Faults are few and rare: the
+ * list is searched only if a flag is set.
  */
 
 #include "hipcpu_impl.h"

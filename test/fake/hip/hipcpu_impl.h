@@ -58,7 +58,7 @@ typedef struct hipcpu_call {
     struct hipcpu_call *next;
 } hipcpu_call_t;
 
-/** Count a call. @return the error with which it must fail. */
+/** Count a call. @return The error that it must return. */
 int hipcpu_enter(hipcpu_call_t *call);
 
 /* Every function of the interface begins with this, hence the return. */

@@ -194,7 +194,7 @@ static int hipcpu_ipc_open_address(int proc, uint64_t address)
     return fd;
 }
 
-/* The memory a handle names, if it still is that memory. */
+/* Find the memory of a handle, if its descriptor still refers to that memory. */
 static int hipcpu_ipc_attach(const hipcpu_handle_t *handle, struct stat *info)
 {
     bool is_address = (handle->magic == HIPCPU_IPC_ADDRESS);

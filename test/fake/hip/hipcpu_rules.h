@@ -22,15 +22,15 @@ typedef enum hipcpu_rule {
     HIPCPU_RULE_CAPTURE_MARK,   /**< Marks after copies end captures, too */
     HIPCPU_RULE_CAPTURE_SYNC,   /**< Synchronous copies end captures in all modes */
     HIPCPU_RULE_CAPTURE_STREAM, /**< Stream queries end others' captures */
-    HIPCPU_RULE_CAPTURE_EVENT,  /**< Event queries do, too */
-    HIPCPU_RULE_CAPTURE_EVENT_ANY,  /**< Even of threads in the relaxed mode */
-    HIPCPU_RULE_CLOSE_LOCKS,        /**< And all other calls wait for that */
-    HIPCPU_RULE_CLOSE_RACES,        /**< And crashes beside calls of other threads */
-    HIPCPU_RULE_CLOSE_WAITS,        /**< Closing memory waits for the whole device */
-    HIPCPU_RULE_COMMANDS_KEPT,      /**< Commands live until the stream has a marker */
-    HIPCPU_RULE_COMMANDS_LEAK,      /**< Always leaked; and they are large */
-    HIPCPU_RULE_DMABUF_OFFSET,      /**< Each dma-buf's offset is reported as 0 */
-    HIPCPU_RULE_EARLY_FLAG,         /**< A flag passes its bytes whatever the code */
+    HIPCPU_RULE_CAPTURE_EVENT,  /**< Event queries end others' captures, too */
+    HIPCPU_RULE_CAPTURE_EVENT_ANY, /**< Queries end captures even in the relaxed mode */
+    HIPCPU_RULE_CLOSE_LOCKS,       /**< All other calls wait for a closing */
+    HIPCPU_RULE_CLOSE_RACES,       /**< Closing crashes beside calls of other threads */
+    HIPCPU_RULE_CLOSE_WAITS,       /**< Closing memory waits for the whole device */
+    HIPCPU_RULE_COMMANDS_KEPT,     /**< Commands live until the stream has a marker */
+    HIPCPU_RULE_COMMANDS_LEAK,     /**< Commands are always leaked, and large */
+    HIPCPU_RULE_DMABUF_OFFSET,     /**< Each dma-buf's offset is reported as 0 */
+    HIPCPU_RULE_EARLY_FLAG,        /**< A flag passes its bytes whatever the code */
     HIPCPU_RULE_ERRORS_OVERWRITTEN, /**< Each call overwrites the last error */
     HIPCPU_RULE_EXIT_ABORTS,        /**< exit() aborts a process that exported */
     HIPCPU_RULE_EXPORT_LEAKS,       /**< An exported allocation is never given back */

@@ -408,7 +408,7 @@ static bool hipcpu_event_position(hipEvent_t event, hipcpu_wait_t *wait)
     return wait->line != NULL;
 }
 
-/* May a thread ask for an event while others capture? */
+/* Whether a thread may query an event while others capture. */
 static hipError_t hipcpu_event_check_use(hipEvent_t event, const char *function)
 {
     hipError_t error;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* The kernel of gpu_risks, a second time in C: it waits for a flag, then compares. */
+/* The kernel of gpu_risks written in C: it waits for a flag, then compares. */
 
 #include "hipcpu_watch.h"
 

@@ -484,7 +484,7 @@ START_TEST(a_dma_buf_is_the_memory_itself)
 }
 END_TEST
 
-/* The kernel. */
+/* ---- The kernel ---- */
 
 typedef struct kernel {
     hipModule_t module;
@@ -603,7 +603,7 @@ START_TEST(a_module_has_the_one_kernel)
 }
 END_TEST
 
-/* Other processes. */
+/* ---- Other processes ---- */
 
 /* An exporter that obeys one letter at a time: f frees, anything else ends it. */
 typedef struct exporter {
@@ -836,7 +836,7 @@ START_TEST(the_cpu_cannot_touch_guarded_memory)
 }
 END_TEST
 
-/* What aborts. */
+/* ---- Aborts ---- */
 
 static void misuse_free_twice(void)
 {

@@ -493,7 +493,7 @@ static void op_check_list(const op_t *op)
     }
 }
 
-/* Whether it is the one that a fault was announced for */
+/* Whether an armed fault applies to this operation */
 static unsigned is_due(unsigned *n)
 {
     return (*n > 0) && (--*n == 0);

@@ -8,8 +8,8 @@
  * UCP in one process: workers that send messages and move bytes to each other, whose
  * completions a test can hold, reorder and fail.
  *
- * It behaves: a put is visible only when it completes, a flush completes after all
- * earlier operations of its endpoint, messages arrive when the receiver progresses.
+ * It behaves like UCP: a put is visible only when it completes, a flush completes after
+ * all earlier operations of its endpoint, messages arrive when the receiver progresses.
  * Misuse aborts with a text: bytes outside a registration, a closed endpoint, a list
  * that changes before it completes, a request freed twice, memory unmapped under an
  * operation, a worker destroyed with endpoints, or with a close or its own flush under
@@ -38,11 +38,11 @@ enum {
     FAKE_UCP_MAKE = 1 << 7
 };
 
-/** Forget everything and behave well again. Nothing may be open. */
+/** Reset all state and faults. No object may be open. */
 void fake_ucp_reset(void);
 
-/** Forget everything, and leave open objects as they are: for a test that has failed
- * already, and for a worker that libmorikv leaves alone. */
+/** Reset all state and leave open objects as they are: for a test that has already
+ * failed, and for a worker that libmorikv leaves to UCX. */
 void fake_ucp_abandon(void);
 
 /** Complete operations of these kinds at once, inside the call. */

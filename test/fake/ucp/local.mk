@@ -1,4 +1,4 @@
-# A UCP that the test holds in its hands; a program that links it has no other.
+# A UCP that the test controls; a program that links it has no other.
 if HAVE_CHECK
 check_LTLIBRARIES += test/fake/ucp/libfakeucp.la
 test_fake_ucp_libfakeucp_la_SOURCES = test/fake/ucp/fake_ucp.h test/fake/ucp/fake_ucp.c

@@ -391,7 +391,7 @@ uint64_t fv_alloc(size_t size);
 void fv_free(uint64_t offset, size_t size);
 bool fv_alive(pid_t pid);
 int fv_memory_write(pid_t pid, uint64_t to, const struct ibv_sge *from, unsigned count);
-/* Write as a device that is late: memory that was freed meanwhile is lost. */
+/* Write late, as a device may: data for memory that was freed meanwhile is lost. */
 int fv_memory_write_late(pid_t pid, uint64_t to, const struct ibv_sge *from,
                          unsigned count);
 int fv_memory_read(pid_t pid, uint64_t from, const struct ibv_sge *to, unsigned count);
@@ -427,7 +427,7 @@ void *fv_pages_pin(const void *addr, size_t length, size_t *size_p);
 uint32_t fv_entries(const fv_caps_t *caps, const void *addr, size_t length,
                     bool is_dmabuf);
 
-/* Locked: 0, or why the device has not as many any more. */
+/* Locked. @return 0, or the errno value if the device has no more of them. */
 int fv_entries_check(unsigned device, uint32_t entries);
 
 const fv_wire_mr_t *fv_key_find(uint32_t key);

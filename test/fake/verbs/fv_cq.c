@@ -311,7 +311,7 @@ static void fv_cqe_free_queue(const fv_cqe_t *cqe)
     }
 }
 
-/* Looked at without the lock, so that two processes that poll do not fight for it. */
+/* Read without the lock, so that two polling processes do not contend for it. */
 static bool fv_nothing_to_poll(const fv_cq_t *cq)
 {
     return (__atomic_load_n(&cq->wire->head, __ATOMIC_ACQUIRE) == cq->wire->tail) &&

@@ -109,7 +109,7 @@ int ibv_destroy_ah(struct ibv_ah *ibv)
     return 0;
 }
 
-/* Whether the place of the table that it is sent by still has the address. */
+/* Whether the sender's place in the GID table still has the address. */
 static bool fv_datagram_has_source(const fv_qp_t *qp, const fv_send_t *send)
 {
     union ibv_gid gid;
@@ -137,7 +137,7 @@ static fv_wire_qp_t *fv_datagram_peer(const fv_qp_t *qp, const fv_send_t *send)
     return peer;
 }
 
-/* Into a receive of one entry, which is all that anybody here posts. */
+/* Deliver into a receive of one entry; mori_rdma posts no other. */
 static void fv_datagram_deliver(const fv_qp_t *qp, fv_wire_qp_t *peer,
                                 const fv_send_t *send, const struct ibv_sge *local,
                                 unsigned count)

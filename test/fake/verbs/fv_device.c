@@ -82,7 +82,7 @@ __be64 ibv_get_device_guid(struct ibv_device *device)
                    fv_container_of(device, fv_device_t, ibv)->index + 1);
 }
 
-/* These calls return the reason, and nothing says that errno has it:
+/* These calls return the reason, and need not set errno:
  * ibv_query_device(3) and ibv_query_port(3) of rdma-core. */
 static int fv_query_fails(const char *name)
 {
@@ -400,7 +400,7 @@ int ibv_close_device(struct ibv_context *ibv)
     return 0;
 }
 
-/* Events of a port go to all contexts of the device, whosever they are. */
+/* Events of a port go to all contexts of the device, in all processes. */
 void fv_async_port(unsigned device, enum ibv_event_type type)
 {
     const fv_async_msg_t msg = {.type = type, .port = 1};

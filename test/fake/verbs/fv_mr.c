@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 /* Protection domains and memory regions. A key is a slot and a generation that changes
- * with every use of the slot, so that a key outlived by its region is found out. */
+ * with every use of the slot, so that use of a key after its region is detected. */
 
 #define FV_REMOTE                                                                      \
     (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
@@ -109,7 +109,7 @@ int fv_dealloc_td(struct ibv_td *ibv)
     return 0;
 }
 
-/* Its queue pairs use memory of the one that it is made of. */
+/* Its queue pairs use memory of the domain that it is made of. */
 struct ibv_pd *fv_alloc_parent_domain(struct ibv_context *context,
                                       struct ibv_parent_domain_init_attr *attr)
 {

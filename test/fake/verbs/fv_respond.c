@@ -113,7 +113,7 @@ static fv_wire_qp_t *fv_peer(const fv_qp_t *qp)
     return fv_alive(peer->pid) ? peer : NULL;
 }
 
-/* The responder found fault with a request: both sides are in error. */
+/* The responder rejected a request: both sides are in error. */
 static enum ibv_wc_status fv_reject(fv_wire_qp_t *peer, enum ibv_wc_status status)
 {
     fv_async_qp(peer, (status == IBV_WC_REM_ACCESS_ERR) ? IBV_EVENT_QP_ACCESS_ERR

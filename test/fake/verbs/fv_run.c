@@ -34,7 +34,7 @@ static enum ibv_wc_opcode fv_wc_opcode(enum ibv_wr_opcode opcode)
     }
 }
 
-/* Completions leave in order; every failed work request has one, asked for or not. */
+/* Completions leave in order; every failed work request has one, signalled or not. */
 static void fv_complete(fv_qp_t *qp)
 {
     fv_send_t *send;
@@ -120,8 +120,8 @@ static int fv_stall(fv_qp_t *qp, int stall)
 }
 
 /*
- * The peer carries everything out that reaches it, once, and its answers are lost: of
- * reads the data with them.
+ * The peer executes each request that reaches it once, but its answers are lost, and
+ * with them the data of reads.
  */
 static void fv_run_unanswered(fv_qp_t *qp)
 {

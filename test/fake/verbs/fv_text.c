@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Rest of libibverbs: names of things, and calls that the fake does not support. */
+/* Rest of libibverbs: texts for enumerators, and calls that it does not support. */
 
 /* not in the installed headers of every release, but exported */
 struct ibv_buf;

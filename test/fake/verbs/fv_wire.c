@@ -71,7 +71,7 @@ static void fv_wake_stopped(bool woken[FV_MAX_CONTEXTS])
     }
 }
 
-/* Processes that were stopped, one of them with the lock, go on until it is ours. */
+/* Continue stopped processes, one of which holds the lock, until we get it. */
 static int fv_lock_shared(void)
 {
     const fv_wire_context_t *context = fv.wire->context;

@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* Datagrams: by which the ends of a broken connection find each other again. */
+/* Datagrams, by which the ends of a broken connection find each other again. */
 
 #define FAR (VERBS_PAIR_BUFFER / 2)
 #define GRH 40

@@ -16,7 +16,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The switches of the fake, its devices, its aborts; the contract is tested beside. */
+/* The switches of the fake, its devices, its aborts; test_verbs_contract tests the
+ * contract. */
 
 #define SIZE 4096
 #define FAR (VERBS_PAIR_BUFFER / 2)

@@ -11,7 +11,7 @@
  * Two devices with a connected queue pair each, for tests of verbs themselves.
  *
  * VERBS_TEST_DEVICES names the two ("rxe0,rxe1"); without it the first two are taken.
- * Whatever fails here fails the Check test it is called from.
+ * A failure here fails the Check test that called it.
  */
 
 #define VERBS_PAIR_BUFFER 65536

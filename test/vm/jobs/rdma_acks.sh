@@ -104,7 +104,7 @@ recoveries() { # LANE
     wc -l <"/tmp/recoveries.$1"
 }
 
-# What a part of a lane's recoveries does not exceed, in us.
+# Percentile of a lane's recoveries, in us.
 part() { # LANE PERCENT
     sort -n "/tmp/recoveries.$1" | awk -v percent="$2" '{ us[NR] = $1 }
         END { i = int((percent * NR + 99) / 100); print us[(i > 0) ? i : 1] + 0 }'

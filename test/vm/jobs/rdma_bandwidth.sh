@@ -4,8 +4,9 @@
 # limit: 1200
 # Not a test of speed (there is none under emulation): figures of one run, side by side.
 # Megabytes a second of ib_write_bw, of UCX's put over mori_rdma, and over tcp on the same pair.
-# With MKV_VM_SHORT only what no other job has: both sides asleep, on two queue pairs; and what
-# does not depend on the machine: packets for the same bytes, packets sent again, doorbells.
+# With MKV_VM_SHORT only the parts that no other job has (both sides asleep, on two queue pairs),
+# and figures that do not depend on the machine: packets for the same bytes, packets sent again,
+# doorbells.
 . "$VM_TREE/test/vm/rdma.sh"
 bench_put=$(vm_program "$MKV_BUILD/perf/bench/bench_put")
 
@@ -65,7 +66,7 @@ counter() { # NAME
     cat "/sys/class/infiniband/rxe1/ports/1/hw_counters/$1"
 }
 
-# Set packets and retries to what rxe1 has sent in CMD, for bytes beside what connecting takes.
+# Set packets and retries to the numbers that rxe1 has sent in CMD, without those of connecting.
 counted() { # CMD...
     packets=$(counter sent_pkts) retries=$(counter completer_retry_err)
     "$@" >/tmp/counted || exit 1

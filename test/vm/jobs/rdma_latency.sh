@@ -5,7 +5,7 @@
 # Not a test of speed (there is none under emulation): figures of one run, side by side.
 # Microseconds one way of ib_write_lat, of UCX's put over mori_rdma, and over tcp on the same
 # pair, 8 bytes to 64 KiB: medians of $rounds rounds in turn, each the median of its puts. Both
-# processes look at memory without a rest, whichever it is. With MKV_VM_SHORT two sizes, once.
+# processes poll memory without pause, with each of them. With MKV_VM_SHORT two sizes, once.
 . "$VM_TREE/test/vm/rdma.sh"
 rounds=${MKV_VM_ROUNDS:-5} count=200
 sizes="8 16 32 64 128 256 512 1024 2048 4096 8192 16384 32768 65536"

@@ -1,8 +1,8 @@
 # RC-04
 # shellcheck shell=bash
 # limit: 300
-# A container without --ulimit memlock=-1: registration fails in the kernel. One line names
-# the limit, and the process goes on with less, or by tcp; it never waits for ever.
+# A container without --ulimit memlock=-1: registration fails in the kernel. One line names the
+# limit, and the process continues with less, or by tcp; it does not hang.
 . "$VM_TREE/test/vm/rdma.sh"
 
 # A client that may lock so many KB, and is not allowed to lock more.

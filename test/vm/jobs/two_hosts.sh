@@ -5,8 +5,8 @@
 # limit: 900
 # The same programs on two hosts and on one: libmorikv over mori_rdma and over tcp alone, WRITE
 # and READ, by addresses that one host gives to the other; a host that is switched off in the
-# middle and comes back under its name; a cable that is pulled; bytes that are not what they
-# should be.
+# middle and comes back under its name; a cable that is pulled; wrong bytes, which must be
+# detected.
 mori_kv_perf=$(vm_program "$MKV_BUILD/perf/kv_perf/mori_kv_perf")
 kv_hosts=$(vm_program "$MKV_BUILD/test/integration/kv/kv_hosts")
 export MKV_TEST_LIMIT_S=100
@@ -62,7 +62,7 @@ for op in WRITE READ; do
     perf 1 1 $all '' --op_type $op
 done
 
-# A process stays, in one context, while its peers come and go.
+# A process keeps one context while its peers connect and leave.
 stay() { # TRANSPORTS PEERS
     port=$((port + 1)) transports=$1
     begin 1 stays "$1" "$kv_hosts" stay ":$port" "$2"
