@@ -48,6 +48,7 @@
     _X(s_bfe_u32, 1, 1, 1, salu_bits(a >> (b & 31), (b >> 16) & 127), LOW(d) != 0)     \
     _X(s_bcnt1_i32_b32, 1, 1, 0, (unsigned)__builtin_popcountll(a), d != 0)            \
     _X(s_bcnt1_i32_b64, 1, 2, 0, (unsigned)__builtin_popcountll(a), d != 0)            \
+    _X(s_ff1_i32_b32, 1, 1, 0, a ? (uint64_t)__builtin_ctzll(a) : UINT64_MAX, carry)   \
     _X(s_ff1_i32_b64, 1, 2, 0, a ? (uint64_t)__builtin_ctzll(a) : UINT64_MAX, carry)   \
     _X(s_cselect_b32, 1, 1, 1, carry ? a : b, carry)                                   \
     _X(s_cselect_b64, 2, 2, 2, carry ? a : b, carry)                                   \

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define TOUR_SIZE ((size_t)1 << 20)
 
@@ -91,6 +92,69 @@ static void tour_streams(tour_t *tour)
     HIP_OK(hipStreamDestroy, stream);
 }
 
+/* A wait holds its stream until the number has come. */
+static void tour_wait(unsigned flags, uint32_t held, uint32_t expected, uint32_t mask,
+                      uint32_t free)
+{
+    hipStream_t stream;
+    uint32_t *number;
+
+    HIP_OK(hipStreamCreateWithFlags, &stream, hipStreamNonBlocking);
+    HIP_OK(hipHostMalloc, (void **)&number, sizeof(*number), 0);
+    *number = held;
+    HIP_OK(hipStreamWaitValue32, stream, number, expected, flags, mask);
+    usleep(2000);
+    HIP_TRUE(HIP(hipStreamQuery)(stream) == hipErrorNotReady);
+    __atomic_store_n(number, free, __ATOMIC_RELEASE);
+    HIP_OK(hipStreamSynchronize, stream);
+    HIP_OK(hipHostFree, number);
+    HIP_OK(hipStreamDestroy, stream);
+}
+
+static void tour_waits(void)
+{
+    tour_wait(hipStreamWaitValueGte, 76, 77, UINT32_MAX, 78);
+    tour_wait(hipStreamWaitValueGte, 77, UINT32_C(1) << 31, UINT32_MAX, UINT32_MAX);
+    tour_wait(hipStreamWaitValueEq, 0x14d, 0x4d, 0x1ff, 0xe4d);
+    tour_wait(hipStreamWaitValueAnd, 0x32, 0x0f, 0x7d, 0x34);
+    tour_wait(hipStreamWaitValueNor, 0xf2, 0x0f, 0xff, 0x72);
+}
+
+/* A box of two rows is set and goes to another pitch; lengths and places that take
+ * units of 1, 4 and 16 bytes. */
+static void tour_box(tour_t *tour, size_t unit, size_t width)
+{
+    const size_t pitch = 4096, other = 8192;
+    char *copy;
+    size_t i, byte;
+
+    HIP_OK(hipMalloc, (void **)&copy, TOUR_SIZE);
+    hip_pattern(tour->pageable, TOUR_SIZE, 4);
+    HIP_OK(hipMemcpy, tour->device, tour->pageable, TOUR_SIZE, hipMemcpyHostToDevice);
+    HIP_OK(hipMemset2D, tour->device + unit, pitch, 0x33, width, 2);
+    HIP_OK(hipMemset, copy, 0, TOUR_SIZE);
+    HIP_OK(hipMemcpy2D, copy, other, tour->device, pitch, width + (2 * unit), 3,
+           hipMemcpyDeviceToDevice);
+    HIP_OK(hipMemcpy, tour->pinned, copy, TOUR_SIZE, hipMemcpyDeviceToHost);
+    for (i = 0; i < 2; ++i) {
+        memset(tour->pageable + (i * pitch) + unit, 0x33, width);
+    }
+    for (i = 0; i < 4; ++i) {
+        byte = (i < 3) ? width + (2 * unit) : 0;
+        HIP_TRUE(memcmp(tour->pinned + (i * other), tour->pageable + (i * pitch),
+                        byte) == 0);
+        HIP_TRUE(tour->pinned[(i * other) + byte] == 0);
+    }
+    HIP_OK(hipFree, copy);
+}
+
+static void tour_boxes(tour_t *tour)
+{
+    tour_box(tour, 1, 333);
+    tour_box(tour, 4, 68);
+    tour_box(tour, 16, 256);
+}
+
 static void tour_pointers(tour_t *tour)
 {
     hipPointerAttribute_t attributes;
@@ -142,6 +206,8 @@ int main(int argc, char **argv)
     tour_allocate(&tour);
     tour_copies(&tour);
     tour_streams(&tour);
+    tour_waits();
+    tour_boxes(&tour);
     tour_pointers(&tour);
     if (count > 1) {
         tour_peer(&tour, count - 1);

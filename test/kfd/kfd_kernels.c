@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Kernels by name: those that CLR launches for copies and fills, and ours.
+ * Kernels by name: those that CLR launches for copies, fills and waits, and ours.
  *
  * AMD's loader leaves the ELF header, .dynsym and .hash of a code object in front of
  * the kernel descriptors in device memory, so that a kernel's symbol is found from its
@@ -130,24 +130,38 @@ static bool kfd_play_copy_aligned(const kfd_args_t *args)
                     kfd_arg64(args, 32) * unit);
 }
 
-/* __amd_rocclr_copyBufferRect(src, dst, ulong4 srcRect, ulong4 dstRect, ulong4 size) */
-static bool kfd_play_copy_rect(const kfd_args_t *args)
+/* Rows of a box: strides, origins and width in units. */
+static bool kfd_play_rows(const kfd_args_t *args, uint64_t unit)
 {
-    uint64_t width = kfd_arg64(args, 96), y, z;
+    uint64_t width = kfd_arg64(args, 96) * unit, y, z;
 
     for (z = 0; z < kfd_arg64(args, 112); ++z) {
         for (y = 0; y < kfd_arg64(args, 104); ++y) {
             if (!kfd_copy(args->queue,
-                          kfd_arg64(args, 8) + kfd_arg64(args, 80) +
-                              (z * kfd_arg64(args, 72)) + (y * kfd_arg64(args, 64)),
-                          kfd_arg64(args, 0) + kfd_arg64(args, 48) +
-                              (z * kfd_arg64(args, 40)) + (y * kfd_arg64(args, 32)),
+                          kfd_arg64(args, 8) +
+                              (unit * (kfd_arg64(args, 80) + (z * kfd_arg64(args, 72)) +
+                                       (y * kfd_arg64(args, 64)))),
+                          kfd_arg64(args, 0) +
+                              (unit * (kfd_arg64(args, 48) + (z * kfd_arg64(args, 40)) +
+                                       (y * kfd_arg64(args, 32)))),
                           width)) {
                 return false;
             }
         }
     }
     return true;
+}
+
+/* __amd_rocclr_copyBufferRect(src, dst, ulong4 srcRect, ulong4 dstRect, ulong4 size) */
+static bool kfd_play_copy_rect(const kfd_args_t *args)
+{
+    return kfd_play_rows(args, 1);
+}
+
+/* The same in units of 16 bytes, which size.w says, or of 4. */
+static bool kfd_play_copy_rect_aligned(const kfd_args_t *args)
+{
+    return kfd_play_rows(args, (kfd_arg64(args, 120) == 16) ? 16 : 4);
 }
 
 /* __amd_rocclr_fillBufferAligned(buffer, pattern, pattern_size, alignment, end, chunk)
@@ -166,6 +180,37 @@ static bool kfd_play_fill(const kfd_args_t *args)
                     size, (end - start) / size);
 }
 
+/* __amd_rocclr_fillBufferAligned2D(uchar *, ushort *, uint *, ulong *, pattern,
+ * pattern_size, origin, width, height, pitch): one of the pointers is set, and the rest
+ * counts its elements. A pattern of several overlaps from column to column. */
+static bool kfd_play_fill_rows(const kfd_args_t *args)
+{
+    uint64_t pattern = kfd_arg64(args, 32), pitch = kfd_arg64(args, 72), y;
+    uint64_t count = kfd_arg32(args, 40);
+    unsigned log2;
+
+    for (log2 = 0; (log2 < 4) && (kfd_arg64(args, log2 * 8) == 0); ++log2) {
+    }
+    if ((log2 == 4) || (count != 1)) {
+        kfd_die("fillBufferAligned2D by %llu elements: its arguments are not "
+                "understood",
+                (unsigned long long)count);
+    }
+    if (!kfd_may(args->queue, pattern, 1ull << log2, false)) {
+        return false;
+    }
+    for (y = 0; y < kfd_arg64(args, 64); ++y) {
+        if (!kfd_fill(args->queue,
+                      kfd_arg64(args, log2 * 8) +
+                          ((kfd_arg64(args, 48) + (y * pitch)) << log2),
+                      (const void *)(uintptr_t)pattern, (size_t)1 << log2,
+                      kfd_arg64(args, 56))) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /* __amd_rocclr_streamOpsWrite(uint *, ulong *, value) */
 static bool kfd_play_write(const kfd_args_t *args)
 {
@@ -173,6 +218,48 @@ static bool kfd_play_write(const kfd_args_t *args)
         return kfd_store32(args->queue, kfd_arg64(args, 0), kfd_arg32(args, 16));
     }
     return kfd_store64(args->queue, kfd_arg64(args, 8), kfd_arg64(args, 16));
+}
+
+/* Conditions of hipStreamWaitValue: 0 >=, 1 ==, 2 a common bit, 3 a bit that neither
+ * has. */
+static bool kfd_is_value(uint64_t condition, uint64_t value, uint64_t expected,
+                         uint64_t mask)
+{
+    uint64_t masked = value & mask;
+
+    switch (condition) {
+    case 0:
+        return masked >= expected;
+    case 1:
+        return masked == expected;
+    case 2:
+        return (masked & expected) != 0;
+    case 3:
+        return ((value | expected) & mask) != mask;
+    }
+    kfd_die("streamOpsWait: condition %llu is not played",
+            (unsigned long long)condition);
+}
+
+/* __amd_rocclr_streamOpsWait(uint *, ulong *, value, condition, mask) */
+static bool kfd_play_wait(const kfd_args_t *args)
+{
+    bool is_short = kfd_arg64(args, 0) != 0;
+    uint64_t mask = kfd_arg64(args, 32) & (is_short ? UINT32_MAX : UINT64_MAX);
+    uint64_t expected = kfd_arg64(args, 16) & (is_short ? UINT32_MAX : UINT64_MAX);
+    uint64_t value = 0;
+    unsigned turns = 0;
+
+    do {
+        if (is_short ? !kfd_load32(args->queue, kfd_arg64(args, 0), (uint32_t *)&value)
+                     : !kfd_load64(args->queue, kfd_arg64(args, 8), &value)) {
+            return false;
+        }
+        if (kfd_is_value(kfd_arg64(args, 24), value, expected, mask)) {
+            return true;
+        }
+    } while (kfd_queue_relax(args->queue, &turns));
+    return false;
 }
 
 static bool kfd_play_nothing(const kfd_args_t *args)
@@ -236,8 +323,11 @@ static const struct {
     {"__amd_rocclr_copyBuffer.kd", kfd_play_copy},
     {"__amd_rocclr_copyBufferAligned.kd", kfd_play_copy_aligned},
     {"__amd_rocclr_copyBufferRect.kd", kfd_play_copy_rect},
+    {"__amd_rocclr_copyBufferRectAligned.kd", kfd_play_copy_rect_aligned},
     {"__amd_rocclr_fillBufferAligned.kd", kfd_play_fill},
+    {"__amd_rocclr_fillBufferAligned2D.kd", kfd_play_fill_rows},
     {"__amd_rocclr_streamOpsWrite.kd", kfd_play_write},
+    {"__amd_rocclr_streamOpsWait.kd", kfd_play_wait},
     {"__amd_rocclr_initHeap.kd", kfd_play_nothing},
     {MUCT_XGMI_KERNEL_NAME ".kd", kfd_play_muct_copy},
     {MUCT_XGMI_FLAG_IS_LAST_NAME ".kd", kfd_play_nothing},
