@@ -6,7 +6,8 @@
  *
  *   gpu_risks [ROUNDS [LISTS [PIECES]]]     launches, allocations and small copies to
  * try, 1000 by default, and as many lists of 4096 pieces of 8 KiB that a consumer
- * checks. RISKS="handles last-error ..." in the environment selects these risks alone.
+ * checks. RISKS="handles last-error ..." in the environment selects these risks alone,
+ * RISKS_LIMIT=SECONDS ends waits for a copy [60].
  *
  * It prints a line per risk: "not seen", or "seen" and the observation, which is the
  * runtime's fault. "BROKEN" is a fault of mori_xgmi, and the exit status is then 1.
@@ -38,7 +39,6 @@
 
 #define RISKS_MAX_KB 32768
 #define RISKS_NOISE_KB 1024
-#define RISKS_LIMIT_MS 60e3
 #define RISKS_FEW 1000      /* rounds of slow operations */
 #define RISKS_DEATHS 3      /* of other processes, at most */
 #define RISKS_LAUNCHES 4000 /* their memory must be measurable */
@@ -157,7 +157,7 @@ static void put_from(char *from, size_t at, unsigned count, size_t length)
     muct_xgmi_queue_start(queue);
     while (num_done == before) {
         (void)muct_xgmi_queue_poll(queue);
-        risks_need(risks_now_ms() - start < RISKS_LIMIT_MS, "waiting for a copy's end");
+        risks_need(!risks_is_late(start), "waiting for a copy's end");
         if (is_without_markers) {
             queue->num_polls = 0; /* a query is a marker, too */
             queue->launch_streams[0].num_unmarked = 0;
@@ -559,19 +559,24 @@ static void look_at_nic(unsigned rounds)
     if (reason == NULL) {
         risks_need(gpu->mem_alloc((void **)&from, RISKS_LENGTH) == 0, "hipMalloc");
         risks_need(gpu->mem_alloc((void **)&to, RISKS_LENGTH) == 0, "hipMalloc");
-        risks_nic_map(to, RISKS_LENGTH);
-        risks_nic_put(from, to, RISKS_LENGTH);
-        risks_nic_unmap();
-        reason =
-            (strstr(risks_nic_path(), "mori_rdma") == NULL) ? risks_nic_path() : NULL;
-        (void)gpu->mem_free(from);
-        (void)gpu->mem_free(to);
+        reason = risks_nic_map(to, RISKS_LENGTH);
+        if (reason == NULL) {
+            reason = risks_nic_put(from, to, RISKS_LENGTH);
+            risks_nic_unmap();
+        }
+        if (!risks_nic_is_broken()) {
+            (void)gpu->mem_free(from);
+            (void)gpu->mem_free(to);
+        }
     }
     for (i = 0; (reason != NULL) && (i < 2); ++i) {
-        risks_report(names[i], "not looked at", "no way by mori_rdma: %s", reason);
+        risks_report(names[i], risks_nic_is_broken() ? "BROKEN" : "not looked at",
+                     "no way by mori_rdma: %s", reason);
     }
     if (reason == NULL) {
         risk_nic_flush(rounds);
+    }
+    if ((reason == NULL) && !risks_nic_is_broken()) {
         risk_nic_anew((rounds < RISKS_FEW) ? rounds : RISKS_FEW);
     }
     risks_nic_close();

@@ -64,6 +64,13 @@ double risks_now_ms(void)
     return ((double)now.tv_sec * 1e3) + ((double)now.tv_nsec / 1e6);
 }
 
+bool risks_is_late(double start_ms)
+{
+    const char *limit = getenv("RISKS_LIMIT");
+
+    return risks_now_ms() - start_ms > 1e3 * ((limit != NULL) ? atof(limit) : 60);
+}
+
 const char *risks_bind(const char *const *names, size_t count, void *functions)
 {
     static const char *const files[] = {"libamdhip64.so.7", "libamdhip64.so.6",

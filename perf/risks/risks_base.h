@@ -40,6 +40,9 @@ void risks_need(int is_good, const char *what);
 
 double risks_now_ms(void);
 
+/** Whether no copy takes as long: a minute, or RISKS_LIMIT in seconds, are over. */
+bool risks_is_late(double start_ms);
+
 /**
  * Find functions of the runtime in use.
  *

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /* GPU memory by a NIC, between two workers of UCP in this process. The transports are
- * this program's choice, and UCP names the one that carries the bytes. */
+ * this program's choice, and UCP names the one that carries the bytes of each put. */
 
 #include "config.h"
 
@@ -17,11 +17,12 @@ static ucp_worker_h nic_workers[2];
 static ucp_ep_h nic_ep;
 static ucp_mem_h nic_memh;
 static ucp_rkey_h nic_rkey;
-static char nic_path[512];
+static bool nic_is_broken; /* a request failed or never ended, and may hold memory */
 
 
 static ucs_status_t nic_wait(void *request)
 {
+    const double start = risks_now_ms();
     ucs_status_t status;
 
     if (!UCS_PTR_IS_PTR(request)) {
@@ -30,9 +31,20 @@ static ucs_status_t nic_wait(void *request)
     while ((status = ucp_request_check_status(request)) == UCS_INPROGRESS) {
         (void)ucp_worker_progress(nic_workers[0]);
         (void)ucp_worker_progress(nic_workers[1]);
+        if (risks_is_late(start)) {
+            return UCS_ERR_TIMED_OUT;
+        }
     }
     ucp_request_free(request);
     return status;
+}
+
+static const char *nic_fault(const char *what, const char *reason)
+{
+    static char text[640];
+
+    snprintf(text, sizeof(text), "%s: %s", what, reason);
+    return text;
 }
 
 static ucs_status_t nic_connect(void)
@@ -87,7 +99,7 @@ void risks_nic_close(void)
                                        .flags = UCP_EP_CLOSE_FLAG_FORCE};
     unsigned i;
 
-    if (nic_ep == NULL) {
+    if ((nic_ep == NULL) || nic_is_broken) {
         return;
     }
     (void)nic_wait(ucp_ep_close_nbx(nic_ep, &force));
@@ -97,7 +109,7 @@ void risks_nic_close(void)
     ucp_cleanup(nic_context);
 }
 
-void risks_nic_map(char *memory, size_t length)
+const char *risks_nic_map(char *memory, size_t length)
 {
     const ucp_mem_map_params_t params = {
         .field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH |
@@ -105,50 +117,81 @@ void risks_nic_map(char *memory, size_t length)
         .address = memory,
         .length = length,
         .memory_type = UCS_MEMORY_TYPE_ROCM};
+    ucs_status_t status;
     size_t size;
     void *key;
 
-    risks_need(ucp_mem_map(nic_context, &params, &nic_memh) == UCS_OK, "ucp_mem_map");
-    risks_need(ucp_rkey_pack(nic_context, nic_memh, &key, &size) == UCS_OK,
-               "ucp_rkey_pack");
-    risks_need(ucp_ep_rkey_unpack(nic_ep, key, &nic_rkey) == UCS_OK,
-               "ucp_ep_rkey_unpack");
-    ucp_rkey_buffer_release(key);
+    status = ucp_mem_map(nic_context, &params, &nic_memh);
+    if (status != UCS_OK) {
+        return nic_fault("ucp_mem_map()", ucs_status_string(status));
+    }
+    status = ucp_rkey_pack(nic_context, nic_memh, &key, &size);
+    if (status == UCS_OK) {
+        status = ucp_ep_rkey_unpack(nic_ep, key, &nic_rkey);
+        ucp_rkey_buffer_release(key);
+    }
+    if (status != UCS_OK) {
+        (void)ucp_mem_unmap(nic_context, nic_memh);
+        return nic_fault("a key of its memory", ucs_status_string(status));
+    }
+    return NULL;
 }
 
 void risks_nic_unmap(void)
 {
+    if (nic_is_broken) {
+        return;
+    }
     ucp_rkey_destroy(nic_rkey);
     risks_need(ucp_mem_unmap(nic_context, nic_memh) == UCS_OK, "ucp_mem_unmap");
 }
 
-static void nic_note_path(void *request)
+bool risks_nic_is_broken(void)
 {
-    ucp_request_attr_t attr = {.field_mask = UCP_REQUEST_ATTR_FIELD_INFO_STRING |
-                                             UCP_REQUEST_ATTR_FIELD_INFO_STRING_SIZE,
-                               .debug_string = nic_path,
-                               .debug_string_size = sizeof(nic_path)};
-
-    if (UCS_PTR_IS_PTR(request) && (nic_path[0] == '\0')) {
-        (void)ucp_request_query(request, &attr);
-    }
+    return nic_is_broken;
 }
 
-void risks_nic_put(const char *from, char *to, size_t length)
+/* A target without a key is written by rendezvous, whose path names mori_rdma, too. */
+static bool nic_is_direct(const char *path)
+{
+    static const char *const others[] = {"mori_copy", "tcp", "emulation", "rndv"};
+    size_t i;
+
+    for (i = 0; i < sizeof(others) / sizeof(others[0]); ++i) {
+        if (strstr(path, others[i]) != NULL) {
+            return false;
+        }
+    }
+    return strstr(path, "mori_rdma/") != NULL;
+}
+
+const char *risks_nic_put(const char *from, char *to, size_t length)
 {
     const ucp_request_param_t none = {0};
-    const ucp_request_param_t param = {
-        .op_attr_mask = UCP_OP_ATTR_FIELD_MEMORY_TYPE |
-                        ((nic_path[0] == '\0') ? UCP_OP_ATTR_FLAG_NO_IMM_CMPL : 0),
-        .memory_type = UCS_MEMORY_TYPE_ROCM};
-    void *request = ucp_put_nbx(nic_ep, from, length, (uintptr_t)to, nic_rkey, &param);
+    const ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_MEMORY_TYPE |
+                                                       UCP_OP_ATTR_FLAG_NO_IMM_CMPL,
+                                       .memory_type = UCS_MEMORY_TYPE_ROCM};
+    char path[512] = "";
+    ucp_request_attr_t attr = {.field_mask = UCP_REQUEST_ATTR_FIELD_INFO_STRING |
+                                             UCP_REQUEST_ATTR_FIELD_INFO_STRING_SIZE,
+                               .debug_string = path,
+                               .debug_string_size = sizeof(path)};
+    ucs_status_t status;
+    void *request;
 
-    nic_note_path(request);
-    risks_need(nic_wait(request) == UCS_OK, "a put by the NIC");
-    risks_need(nic_wait(ucp_ep_flush_nbx(nic_ep, &none)) == UCS_OK, "a flush");
-}
-
-const char *risks_nic_path(void)
-{
-    return nic_path;
+    request = ucp_put_nbx(nic_ep, from, length, (uintptr_t)to, nic_rkey, &param);
+    if (UCS_PTR_IS_PTR(request)) {
+        (void)ucp_request_query(request, &attr);
+    }
+    status = nic_wait(request);
+    if (status == UCS_OK) {
+        status = nic_wait(ucp_ep_flush_nbx(nic_ep, &none));
+    }
+    if (status != UCS_OK) {
+        /* mori_rdma refuses so what it cannot register */
+        nic_is_broken =
+            (status != UCS_ERR_INVALID_PARAM) && (status != UCS_ERR_UNSUPPORTED);
+        return nic_fault("a put and its flush", ucs_status_string(status));
+    }
+    return nic_is_direct(path) ? NULL : nic_fault("a put went by", path);
 }

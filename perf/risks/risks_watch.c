@@ -43,6 +43,7 @@ typedef struct risks_watch {
     void *stream, *module, *function;
     volatile uint32_t *pinned; /* start, the count 8 bytes behind it, is_nic's flag */
     unsigned num_done;
+    const char *fault; /* of the NIC, or NULL */
 } risks_watch_t;
 
 
@@ -137,10 +138,9 @@ static void watch_done(muct_xgmi_op_t *op, ucs_status_t status)
 }
 
 /* The host reports the flush to the kernel, as an engine does. */
-static void watch_put_by_nic(const risks_watch_t *watch, const char *from,
-                             uint32_t sequence)
+static void watch_put_by_nic(risks_watch_t *watch, const char *from, uint32_t sequence)
 {
-    risks_nic_put(from, watch->remote, watch_length(watch));
+    watch->fault = risks_nic_put(from, watch->remote, watch_length(watch));
     __atomic_store_n(watch->pinned + WATCH_FLAG, sequence, __ATOMIC_RELEASE);
 }
 
@@ -149,6 +149,7 @@ static void watch_put(risks_watch_t *watch, const char *from)
     muct_xgmi_queue_t *queue = watch->queue;
     const muct_xgmi_window_t *window;
     unsigned before = watch->num_done;
+    double start = risks_now_ms();
     size_t i, at;
 
     risks_need(muct_xgmi_queue_reserve(queue, (unsigned)watch->num_pieces) == UCS_OK,
@@ -163,6 +164,8 @@ static void watch_put(risks_watch_t *watch, const char *from)
     muct_xgmi_queue_start(queue);
     while (watch->num_done == before) {
         (void)muct_xgmi_queue_poll(queue);
+        risks_need(!risks_is_late(start),
+                   "waiting for a put to the kernel that watches");
     }
 }
 
@@ -192,6 +195,7 @@ static uint64_t watch_round(risks_watch_t *watch, unsigned round)
                                .num_words = watch_length(watch) / 4,
                                .seed = round % 2};
     void *params[] = {&args};
+    double start;
     int prev;
 
     args.flag = watch_flag(watch, &args.sequence);
@@ -202,7 +206,10 @@ static uint64_t watch_round(risks_watch_t *watch, unsigned round)
                                          NULL) == 0,
                "launching the kernel that watches");
     muct_gpu_pop_device(gpu, watch->device, prev);
+    start = risks_now_ms();
     while (watch->pinned[0] != args.sequence) {
+        risks_need(!risks_is_late(start),
+                   "waiting for the start of the kernel that watches");
     }
     if (watch->is_nic) {
         watch_put_by_nic(watch, watch->local[round % 2], args.sequence);
@@ -270,33 +277,45 @@ static void watch_close(risks_watch_t *watch)
     (void)gpu->host_free((void *)watch->pinned);
 }
 
+static void watch_report(const risks_watch_t *watch, unsigned rounds, double start,
+                         uint64_t bad)
+{
+    risks_report(
+        watch->risk, ((bad == 0) && (watch->fault == NULL)) ? "not seen" : "BROKEN",
+        "%u times %zu KiB from device 0 to %d in %.0f s, %lu words old behind "
+        "the %s%s%s",
+        rounds, watch_length(watch) >> 10, watch->device,
+        (risks_now_ms() - start) / 1e3, (unsigned long)bad,
+        watch->is_nic    ? "flush"
+        : watch->is_mark ? "number"
+                         : "flag",
+        (watch->fault != NULL) ? "; " : "", (watch->fault != NULL) ? watch->fault : "");
+}
+
 static void watch_risk(risks_watch_t *watch, unsigned rounds)
 {
+    bool is_open = watch_open(watch), is_mapped = false;
     double start = risks_now_ms();
     uint64_t bad = 0;
     unsigned i = 0;
 
-    if (watch_open(watch)) {
-        if (watch->is_nic) {
-            risks_nic_map(watch->remote, watch_length(watch));
-        }
-        while ((i < rounds) && (bad == 0) && (risks_now_ms() - start < WATCH_MS)) {
-            bad = watch_round(watch, i++);
-        }
-        risks_report(
-            watch->risk, (bad == 0) ? "not seen" : "BROKEN",
-            "%u times %zu KiB from device 0 to %d in %.0f s, %lu words old behind "
-            "the %s",
-            i, watch_length(watch) >> 10, watch->device, (risks_now_ms() - start) / 1e3,
-            (unsigned long)bad,
-            watch->is_nic    ? "flush"
-            : watch->is_mark ? "number"
-                             : "flag");
+    if (is_open && watch->is_nic) {
+        watch->fault = risks_nic_map(watch->remote, watch_length(watch));
+        is_mapped = (watch->fault == NULL);
     }
-    if (watch->is_nic && (i > 0)) {
+    while (is_open && (i < rounds) && (bad == 0) && (watch->fault == NULL) &&
+           (risks_now_ms() - start < WATCH_MS)) {
+        bad = watch_round(watch, i++);
+    }
+    if (is_open) {
+        watch_report(watch, i, start, bad);
+    }
+    if (is_mapped) {
         risks_nic_unmap();
     }
-    watch_close(watch);
+    if (!risks_nic_is_broken()) {
+        watch_close(watch);
+    }
 }
 
 void risk_consumer(unsigned rounds, unsigned num_pieces)

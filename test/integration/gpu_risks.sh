@@ -59,6 +59,16 @@ while IFS='|' read -r risk setting line; do
         die "$setting: no '$risk ... $line': $(cat "$out/$i")"
 done <"$out/rows"
 
+# the link goes down under puts of the NIC, and no timeout ends them
+export FAKE_VERBS_DEVICES=fake0:ionic FAKE_VERBS_WIRE="$out/wire"
+(cd "$build" && RISKS=nic-flush RISKS_LIMIT=2 UCX_MORI_RDMA_PORT_DOWN_TIMEOUT=1000s UCX_MORI_RDMA_RECOVERY_TIMEOUT=1000s \
+    exec timeout 300 perf/risks/gpu_risks 100000000 2) >"$out/down" 2>&1 &
+while kill -0 $! 2>/dev/null && [ "$("$build/test/fake/verbs/verbs_ctl" bytes fake0 | cut -d ' ' -f 1)" -lt 10000000 ]; do sleep 0.1; done
+"$build/test/fake/verbs/verbs_ctl" link fake0 down
+wait $! || true
+grep -q '^risk nic-flush *BROKEN: .*a put and its flush: .*timed out' "$out/down" || die "a link that is down: $(cat "$out/down")"
+unset FAKE_VERBS_DEVICES FAKE_VERBS_WIRE
+
 # eight GPUs, each with a NIC beside it
 if RISKS=topology "$tree/test/support/fake_node.sh" "$build/perf/risks/gpu_risks" 200 2 >"$out/node" 2>&1; then
     for i in 0 1 2 3 4 5 6 7; do
