@@ -102,7 +102,7 @@ test_unit_rdma_test_rdma_pace_CPPFLAGS = $(rdma_rig_cppflags)
 test_unit_rdma_test_rdma_pace_LDADD = $(rdma_rig_ldadd)
 
 test_unit_rdma_test_rdma_rails_SOURCES = test/unit/rdma/test_rdma_rails.c $(rdma_clock_sources)
-test_unit_rdma_test_rdma_rails_CPPFLAGS = $(rdma_rig_cppflags)
+test_unit_rdma_test_rdma_rails_CPPFLAGS = $(rdma_rig_cppflags) $(hipcpu_path_cppflags)
 test_unit_rdma_test_rdma_rails_LDADD = $(rdma_rig_ldadd)
 
 test_unit_rdma_test_rdma_reach_SOURCES = test/unit/rdma/test_rdma_reach.c

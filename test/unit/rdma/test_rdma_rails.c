@@ -4,6 +4,7 @@
 #include "test/support/rdma_log.h"
 #include "test/support/rdma_rig.h"
 #include "test/support/mkv_check.h"
+#include "test/support/mkv_hip.h"
 #include "test/support/mkv_test.h"
 
 #include <errno.h>
@@ -505,6 +506,104 @@ START_TEST(devices_that_make_no_queue_pair_fail_the_endpoint)
 }
 END_TEST
 
+/* ---- gets by messages ---- */
+
+typedef ucs_status_t (*op_t)(void);
+
+static char unpacked[BLOCK];
+
+static void unpack(void *arg, const void *data, size_t length)
+{
+    (void)arg;
+    ck_assert_uint_eq(length, BLOCK);
+    memcpy(unpacked, data, length);
+}
+
+static ucs_status_t get_own(void)
+{
+    const uct_iov_t iov = {
+        .buffer = own.addr, .length = BLOCK, .memh = own.memh, .count = 1};
+
+    return uct_ep_get_zcopy(rails[0].ep[0], &iov, 1, (uintptr_t)rails[1].mem[0].addr,
+                            rails[0].rkey[0].rkey, &comp.uct);
+}
+
+static ucs_status_t get_buffered(void)
+{
+    return uct_ep_get_bcopy(rails[0].ep[0], unpack, NULL, BLOCK,
+                            (uintptr_t)rails[1].mem[0].addr, rails[0].rkey[0].rkey,
+                            &comp.uct);
+}
+
+static ucs_status_t flush_written(void)
+{
+    const ucs_status_t status =
+        uct_ep_flush(rails[0].ep[0], UCT_FLUSH_FLAG_REMOTE, &comp.uct);
+
+    comp.num_calls += status == UCS_OK;
+    return status;
+}
+
+static int is_accepted(unsigned op)
+{
+    static const op_t ops[] = {get_own, get_own, get_buffered, flush_written};
+    const ucs_status_t status = ops[op]();
+
+    ck_assert(!UCS_STATUS_IS_ERR(status) || (status == UCS_ERR_NO_RESOURCE));
+    return status != UCS_ERR_NO_RESOURCE;
+}
+
+static void expect_got(unsigned op)
+{
+    char bytes[BLOCK];
+
+    rig_comp_init(&comp);
+    progress_until(is_accepted, op);
+    progress_until(is_called, 0);
+    ck_assert_int_eq(comp.status, UCS_OK);
+    ck_assert_uint_eq(rails[0].side[0].events.num_ep_errors, 0);
+    ck_assert_uint_eq(rails[1].side[0].events.num_ep_errors, 0);
+    if (op == 2) {
+        memcpy(bytes, unpacked, BLOCK);
+    } else {
+        ck_assert(mkv_hip_copy(bytes, own.addr, BLOCK));
+    }
+    ck_assert((op == 3) || (mkv_pattern_check(bytes, BLOCK, 2, 0) == BLOCK));
+}
+
+/*
+ * The owner of the bytes holds no key of the getting side's memory, which is registered
+ * with the first device alone. A get into a GPU ends by a write to the flush page. Loop
+ * index: the operation, and on which side the device is removed.
+ */
+/* RC-05 */
+START_TEST(gets_by_messages_go_on_over_another_rail)
+{
+    const unsigned op = (unsigned)_i / 2;
+
+    setenv("UCX_MORI_RDMA_MAX_READS", "0", 1);
+    start_with("1");
+    fake_verbs_gpu_lookup(mkv_hip_device_of);
+    ck_assert(mkv_hip_set_device(0));
+    ck_assert_int_eq(
+        ct_mem_create(&rails[0].side[0], SIZE,
+                      (op == 1) ? UCS_MEMORY_TYPE_ROCM : UCS_MEMORY_TYPE_HOST, &own),
+        UCS_OK);
+    fake_verbs_remove(devices[_i % 2][0]);
+    put_well();
+    mkv_pattern_fill(rails[1].mem[0].addr, SIZE, 2, 0);
+    if (op == 3) {
+        ck_assert_int_eq(put(0, NULL), UCS_INPROGRESS);
+    }
+    expect_got(op);
+    expect_got(op);
+    fake_verbs_gpu_lookup(NULL);
+    close_ifaces();
+    ct_mem_destroy(&rails[0].side[0], &own);
+    finish();
+}
+END_TEST
+
 /* ---- when ---- */
 
 /* Progress side A alone and move the clock: whether queue pairs of another device exist
@@ -711,10 +810,13 @@ int main(void)
     Suite *suite = suite_create("mori_rdma over three rails");
     TCase *tcase = tcase_create("rails");
 
+    setenv("UCX_MORI_HIP_LIB", HIPCPU_PATH, 1);
+    setenv("UCX_MORI_TEST_HIP", HIPCPU_PATH, 1);
     tcase_set_timeout(tcase, 120);
     tcase_add_test(tcase, flush_on_its_way_moves_again);
     tcase_add_test(tcase, memory_that_moved_ends_with_its_own_registration);
     tcase_add_test(tcase, device_may_be_closed_before_memory_that_moved_to_it);
+    tcase_add_loop_test(tcase, gets_by_messages_go_on_over_another_rail, 0, 8);
     tcase_add_test(tcase, carrier_may_be_closed_when_half_of_an_endpoint_has_left_it);
     tcase_add_test(tcase, post_that_a_removed_device_refuses_moves);
     tcase_add_test(tcase, device_that_is_gone_untold_is_left_by_all);

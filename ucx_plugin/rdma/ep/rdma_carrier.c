@@ -79,18 +79,34 @@ static bool muct_rdma_carrier_register(const muct_rdma_ep_t *ep, muct_rdma_md_t 
     return true;
 }
 
-bool muct_rdma_carrier_lkey(const muct_rdma_ep_t *ep, uint64_t address, uint64_t length,
-                            uint32_t *lkey_p)
+typedef bool (*muct_rdma_carrier_find_t)(const struct ibv_pd *pd, uint64_t address,
+                                         uint64_t length, uint32_t *key_p);
+
+static bool muct_rdma_carrier_key(const muct_rdma_ep_t *ep, uint64_t address,
+                                  uint64_t length, muct_rdma_carrier_find_t find,
+                                  uint32_t *key_p)
 {
     muct_rdma_md_t *md = muct_rdma_iface_md(ep->carrier);
 
-    if (muct_rdma_mem_find_lkey(md->pd, address, length, lkey_p) ||
+    if (find(md->pd, address, length, key_p) ||
         (muct_rdma_carrier_register(ep, md, address, length) &&
-         muct_rdma_mem_find_lkey(md->pd, address, length, lkey_p))) {
+         find(md->pd, address, length, key_p))) {
         return true;
     }
 
     muct_error("local memory 0x%" PRIx64 " length %" PRIu64 " has no key with %s",
                address, length, md->device.name);
     return false;
+}
+
+bool muct_rdma_carrier_lkey(const muct_rdma_ep_t *ep, uint64_t address, uint64_t length,
+                            uint32_t *lkey_p)
+{
+    return muct_rdma_carrier_key(ep, address, length, muct_rdma_mem_find_lkey, lkey_p);
+}
+
+bool muct_rdma_carrier_rkey(const muct_rdma_ep_t *ep, uint64_t address, uint64_t length,
+                            uint32_t *rkey_p)
+{
+    return muct_rdma_carrier_key(ep, address, length, muct_rdma_mem_find_rkey, rkey_p);
 }

@@ -29,4 +29,8 @@ muct_rdma_iface_t *muct_rdma_carrier_next(const muct_rdma_iface_t *of,
 bool muct_rdma_carrier_lkey(const muct_rdma_ep_t *ep, uint64_t address, uint64_t length,
                             uint32_t *lkey_p);
 
+/** Same, of a remote key by which the peer may write. */
+bool muct_rdma_carrier_rkey(const muct_rdma_ep_t *ep, uint64_t address, uint64_t length,
+                            uint32_t *rkey_p);
+
 #endif

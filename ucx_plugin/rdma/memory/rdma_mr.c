@@ -432,13 +432,14 @@ static bool muct_rdma_mem_holds(const muct_rdma_mem_t *mem, uint64_t address,
 
 /* The caller holds the lock: another thread's region may be freed after its release. */
 static muct_rdma_mem_t *muct_rdma_mem_find(const struct ibv_pd *pd, uint64_t address,
-                                           uint64_t length)
+                                           uint64_t length, int access)
 {
     muct_rdma_mem_t *mem;
 
     ucs_list_for_each(mem, &muct_rdma_mem_list, list)
     {
-        if ((mem->pd == pd) && muct_rdma_mem_holds(mem, address, length)) {
+        if ((mem->pd == pd) && ((mem->access & access) == access) &&
+            muct_rdma_mem_holds(mem, address, length)) {
             return mem;
         }
     }
@@ -452,7 +453,7 @@ bool muct_rdma_mem_find_lkey(const struct ibv_pd *pd, uint64_t address, uint64_t
     const muct_rdma_mem_t *mem;
 
     pthread_mutex_lock(&muct_rdma_mem_lock);
-    mem = muct_rdma_mem_find(pd, address, length);
+    mem = muct_rdma_mem_find(pd, address, length, 0);
     if (mem != NULL) {
         *lkey_p = muct_rdma_mem_lkey(mem, address);
     }
@@ -481,13 +482,27 @@ bool muct_rdma_mem_find_open(const struct ibv_pd *pd, uint32_t rkey, uint64_t ad
     return found;
 }
 
+bool muct_rdma_mem_find_rkey(const struct ibv_pd *pd, uint64_t address, uint64_t length,
+                             uint32_t *rkey_p)
+{
+    const muct_rdma_mem_t *mem;
+
+    pthread_mutex_lock(&muct_rdma_mem_lock);
+    mem = muct_rdma_mem_find(pd, address, length, IBV_ACCESS_REMOTE_WRITE);
+    if (mem != NULL) {
+        *rkey_p = muct_rdma_mem_rkey(mem, address);
+    }
+    pthread_mutex_unlock(&muct_rdma_mem_lock);
+    return mem != NULL;
+}
+
 bool muct_rdma_mem_find_extent(const struct ibv_pd *pd, uint64_t address,
                                uint64_t length, muct_rdma_mem_extent_t *extent)
 {
     const muct_rdma_mem_t *mem;
 
     pthread_mutex_lock(&muct_rdma_mem_lock);
-    mem = muct_rdma_mem_find(pd, address, length);
+    mem = muct_rdma_mem_find(pd, address, length, 0);
     if (mem != NULL) {
         *extent = (muct_rdma_mem_extent_t){.base = mem->base,
                                            .length = mem->length,
@@ -504,7 +519,7 @@ bool muct_rdma_mem_add_twin(const struct ibv_pd *pd, uint64_t address, uint64_t 
     muct_rdma_mem_t *mem;
 
     pthread_mutex_lock(&muct_rdma_mem_lock);
-    mem = muct_rdma_mem_find(pd, address, length);
+    mem = muct_rdma_mem_find(pd, address, length, 0);
     if (mem != NULL) {
         twin->next_twin = mem->twins;
         mem->twins = twin;

@@ -138,6 +138,11 @@ bool muct_rdma_mem_find_lkey(const struct ibv_pd *pd, uint64_t address, uint64_t
 bool muct_rdma_mem_find_open(const struct ibv_pd *pd, uint32_t rkey, uint64_t address,
                              uint64_t length, uint32_t *lkey_p);
 
+/** Same as @ref muct_rdma_mem_find_lkey, but return the remote key of a region that
+ * peers may write. */
+bool muct_rdma_mem_find_rkey(const struct ibv_pd *pd, uint64_t address, uint64_t length,
+                             uint32_t *rkey_p);
+
 /** Same as @ref muct_rdma_mem_find_lkey, but return what is needed to register the
  * region elsewhere. */
 bool muct_rdma_mem_find_extent(const struct ibv_pd *pd, uint64_t address,

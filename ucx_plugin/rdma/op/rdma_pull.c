@@ -6,6 +6,9 @@
  * of the requests, each behind its write on the same queue pair. The id of an answer
  * has flags.
  *
+ * Our key is that of the device that carries the endpoint when the request is sent. The
+ * peer's one is that of the endpoint's own device.
+ *
  * The peer may read only memory whose key it has: the request is refused unless a
  * region of this device, open to reads, has that key and holds the whole piece.
  *
@@ -27,10 +30,12 @@
 
 #include "base/muct_bytes.h"
 #include "base/muct_log.h"
+#include "rdma/ep/rdma_carrier.h"
 #include "rdma/ep/rdma_ep_flush.h"
 #include "rdma/ep/rdma_ep_wait.h"
 #include "rdma/op/rdma_am.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -310,12 +315,19 @@ static bool muct_rdma_pull_may_push(const muct_rdma_ep_t *ep)
 
 static bool muct_rdma_pull_send(muct_rdma_ep_t *ep, const muct_rdma_piece_t *piece)
 {
+    uint32_t local_key = piece->local_key;
     uint8_t data[MUCT_RDMA_PULL_SIZE];
+
+    if ((ep->carrier != muct_rdma_ep_iface(ep)) &&
+        !muct_rdma_carrier_rkey(ep, piece->local, piece->length, &local_key)) {
+        muct_rdma_sq_lose(&ep->chans[0].sq, EFAULT);
+        return false;
+    }
 
     muct_put_le(data, piece->remote, 8);
     muct_put_le(data + 8, piece->local, 8);
     muct_put_le(data + 16, piece->remote_key, 4);
-    muct_put_le(data + 20, piece->local_key, 4);
+    muct_put_le(data + 20, local_key, 4);
     muct_put_le(data + 24, piece->length, 4);
     return muct_rdma_am_send_own(ep, MUCT_RDMA_AM_PULL, 0, data, sizeof(data),
                                  ep->pull->buf);
@@ -333,6 +345,7 @@ static void muct_rdma_pull_write(muct_rdma_ep_t *ep, const muct_rdma_piece_t *pi
     wr->sg_list[0].lkey = lkey;
     wr->wr.rdma.remote_addr = piece->local;
     wr->wr.rdma.rkey = piece->local_key;
+    muct_rdma_sq_set_final_key(sq, wr);
     muct_rdma_sq_end(sq, wr, NULL, NULL, piece->length);
 }
 

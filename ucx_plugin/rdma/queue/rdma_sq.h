@@ -202,6 +202,22 @@ static inline struct ibv_send_wr *muct_rdma_sq_begin(muct_rdma_sq_t *sq,
     return wr;
 }
 
+/** Mark the work request begun last, a write, as one with the peer's present key, which
+ * does not change. The mark ends with the work request: another one in its entry has
+ * another index. Devices ignore the field for plain writes. */
+#define MUCT_RDMA_SQ_FINAL_KEY 0x4b455946u
+
+static inline void muct_rdma_sq_set_final_key(const muct_rdma_sq_t *sq,
+                                              struct ibv_send_wr *wr)
+{
+    wr->imm_data = sq->head ^ MUCT_RDMA_SQ_FINAL_KEY;
+}
+
+static inline bool muct_rdma_sq_has_final_key(const struct ibv_send_wr *wr)
+{
+    return wr->imm_data == ((uint32_t)wr->wr_id ^ MUCT_RDMA_SQ_FINAL_KEY);
+}
+
 /** Buffer for inline data of the work request begun last: max_inline bytes. */
 static inline void *muct_rdma_sq_inline(muct_rdma_sq_t *sq)
 {

@@ -200,8 +200,7 @@ static bool muct_rdma_move_rkey(const muct_rdma_ep_t *ep, uint64_t *address,
     return true;
 }
 
-/* Whether this read follows writes to the peer's host: it may name any of its pages, as
- * the work request may have moved before. */
+/* Give the work request the page of the peer's present device. */
 static bool muct_rdma_move_flush(const muct_rdma_ep_t *ep, struct ibv_send_wr *wr)
 {
     const muct_rdma_ep_t *lane = muct_rdma_move_page(ep);
@@ -218,12 +217,52 @@ static bool muct_rdma_move_flush(const muct_rdma_ep_t *ep, struct ibv_send_wr *w
     return true;
 }
 
+/* Whether this address is that of our page of some GPU. */
+static bool muct_rdma_move_is_gpu_page(const muct_rdma_ep_t *ep, uint64_t address)
+{
+    const muct_rdma_gpu_pages_t *pages =
+        &muct_rdma_iface_md(muct_rdma_ep_iface(ep))->gpu_pages;
+    unsigned i;
+
+    for (i = 0; i < MUCT_RDMA_KEY_NUM_GPUS; ++i) {
+        if ((pages->mems[i] != NULL) && (pages->mems[i]->base == address)) {
+            return true;
+        }
+    }
+
+    return false;
+}
+
+/* Whether this reads from the peer's host page behind writes, or writes to it from our
+ * GPU (rdma_pull.c). It may name any of the peer's pages, as it may have moved
+ * before. */
 static bool muct_rdma_move_is_flush(const muct_rdma_ep_t *ep,
                                     const struct ibv_send_wr *wr)
 {
-    return (wr->opcode == IBV_WR_RDMA_READ) && (wr->num_sge == 1) &&
-           (wr->sg_list[0].addr ==
-            muct_rdma_iface_read_back(muct_rdma_ep_iface(ep), true));
+    if (wr->num_sge != 1) {
+        return false;
+    }
+
+    return (wr->opcode == IBV_WR_RDMA_READ)
+               ? (wr->sg_list[0].addr ==
+                  muct_rdma_iface_read_back(muct_rdma_ep_iface(ep), true))
+               : ((wr->opcode == IBV_WR_RDMA_WRITE) &&
+                  muct_rdma_move_is_gpu_page(ep, wr->sg_list[0].addr));
+}
+
+static bool muct_rdma_move_write(const muct_rdma_ep_t *ep, struct ibv_send_wr *wr,
+                                 uint64_t length)
+{
+    uint64_t *address = &wr->wr.rdma.remote_addr;
+
+    if ((wr->opcode == IBV_WR_RDMA_WRITE) && muct_rdma_sq_has_final_key(wr)) {
+        /* another key is needed only where the write itself has moved */
+        (void)muct_rdma_rkeys_find(ep->recover.peer_incarnation, address, length,
+                                   &wr->wr.rdma.rkey);
+        return true;
+    }
+
+    return (length == 0) || muct_rdma_move_rkey(ep, address, length, &wr->wr.rdma.rkey);
 }
 
 bool muct_rdma_move_wr(muct_rdma_sq_t *sq, struct ibv_send_wr *wr)
@@ -252,7 +291,6 @@ bool muct_rdma_move_wr(muct_rdma_sq_t *sq, struct ibv_send_wr *wr)
         return muct_rdma_move_rkey(ep, &wr->wr.atomic.remote_addr, length,
                                    &wr->wr.atomic.rkey);
     default:
-        return (length == 0) || muct_rdma_move_rkey(ep, &wr->wr.rdma.remote_addr,
-                                                    length, &wr->wr.rdma.rkey);
+        return muct_rdma_move_write(ep, wr, length);
     }
 }
