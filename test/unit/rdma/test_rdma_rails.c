@@ -604,6 +604,53 @@ START_TEST(gets_by_messages_go_on_over_another_rail)
 }
 END_TEST
 
+/* ---- receives ---- */
+
+static rdma_log_watch_t no_key = {UCS_LOG_LEVEL_ERROR, "has no key with fake1", 0};
+static unsigned num_received;
+
+static ucs_status_t receive(void *arg, void *data, size_t length, unsigned flags)
+{
+    (void)arg;
+    (void)data;
+    (void)length;
+    (void)flags;
+    num_received++;
+    return UCS_OK;
+}
+
+/* Receives grow with use; the device that carries the endpoint has no memory for more
+ * of them. */
+/* RC-05 */
+START_TEST(receives_without_a_key_of_the_new_device_are_given_up)
+{
+    const uint64_t limit = mkv_test_now_ms() + (uint64_t)mkv_test_limit_ms();
+    unsigned i, sent = 0;
+
+    start_with("1");
+    fake_verbs_remove("fake0");
+    put_well();
+    rdma_log_watch(&no_key, 1);
+    ck_assert_int_eq(
+        uct_iface_set_am_handler(rails[0].side[0].iface, RIG_AM_ID, receive, NULL, 0),
+        UCS_OK);
+    fake_verbs_fail_call("ibv_reg_mr", 1, 1000000, ENOMEM);
+    while (num_received < 200) {
+        sent += (sent < 200) &&
+                (uct_ep_am_short(rails[1].ep[0], RIG_AM_ID, 0, NULL, 0) == UCS_OK);
+        progress();
+        ck_assert_msg(mkv_test_now_ms() < limit, "%u of %u", num_received, sent);
+    }
+    for (i = 0; i < 1000; i++) {
+        progress();
+    }
+    ck_assert_uint_gt(no_key.num, 0);
+    ck_assert_uint_le(no_key.num, 20);
+    fake_verbs_reset();
+    finish();
+}
+END_TEST
+
 /* ---- when ---- */
 
 /* Progress side A alone and move the clock: whether queue pairs of another device exist
@@ -817,6 +864,7 @@ int main(void)
     tcase_add_test(tcase, memory_that_moved_ends_with_its_own_registration);
     tcase_add_test(tcase, device_may_be_closed_before_memory_that_moved_to_it);
     tcase_add_loop_test(tcase, gets_by_messages_go_on_over_another_rail, 0, 8);
+    tcase_add_test(tcase, receives_without_a_key_of_the_new_device_are_given_up);
     tcase_add_test(tcase, carrier_may_be_closed_when_half_of_an_endpoint_has_left_it);
     tcase_add_test(tcase, post_that_a_removed_device_refuses_moves);
     tcase_add_test(tcase, device_that_is_gone_untold_is_left_by_all);

@@ -139,6 +139,33 @@ START_TEST(little_locked_memory_is_enough_for_few_buffers)
 }
 END_TEST
 
+/* Receives grow with use, here without memory for any more. Loop index: the limit is
+ * that of locked memory, or MAX_BUFS. */
+START_TEST(receives_that_cannot_grow_are_enough)
+{
+    const uint64_t limit = mkv_test_now_ms() + (uint64_t)mkv_test_limit_ms();
+    unsigned sent = 0;
+
+    if (_i != 0) {
+        setenv("UCX_MORI_RDMA_MAX_BUFS", "24", 1); /* the first of two endpoints */
+    }
+    rig_open(&rig, SIZE);
+    rig_connect(&rig, &conn);
+    rig_connect(&rig, &other);
+    ck_assert_int_eq(send_message(conn.ep[0]), UCS_OK);
+    if (_i == 0) {
+        fake_verbs_fail_call("ibv_reg_mr", 1, 1000000, ENOMEM);
+    }
+    while (rig.num_am[1] + rig.bad_am[1] < 1000) {
+        sent += (sent < 1000) && (send_message(conn.ep[0]) == UCS_OK);
+        rig_progress(&rig);
+        ck_assert_msg(mkv_test_now_ms() < limit, "stopped at %u", sent);
+    }
+    fake_verbs_reset();
+    finish();
+}
+END_TEST
+
 /* ---- messages that are kept ---- */
 
 #define KEPT 4096
@@ -485,6 +512,7 @@ static Suite *wait_suite(void)
     tcase_add_test(tcase, sender_without_a_buffer_is_called_when_one_comes_back);
     tcase_add_test(tcase, without_locked_memory_the_operation_fails_with_one_line);
     tcase_add_test(tcase, little_locked_memory_is_enough_for_few_buffers);
+    tcase_add_loop_test(tcase, receives_that_cannot_grow_are_enough, 0, 2);
     tcase_add_loop_test(tcase, messages_that_are_kept_never_stop_a_sender, 0, 2);
     tcase_add_test(tcase, queue_that_cannot_be_polled_fails_its_endpoints);
     tcase_add_test(tcase, event_of_a_queue_fails_its_endpoints_alone);

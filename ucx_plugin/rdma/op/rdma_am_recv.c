@@ -115,9 +115,24 @@ static void muct_rdma_am_grow_with_use(muct_rdma_ep_t *ep)
 {
     uint32_t left = muct_rdma_ep_iface(ep)->limits.rx_depth - ep->rx.depth;
 
-    if ((left > 0) && (ep->rx.tail - ep->rx.grown >= ep->rx.depth)) {
+    if ((left > 0) && !ep->rx.is_full && (ep->rx.tail - ep->rx.grown >= ep->rx.depth)) {
         muct_rdma_am_grow(ep, (left < ep->rx.depth) ? left : ep->rx.depth);
     }
+}
+
+/* No receive can be posted. Do without those beyond the first ones, as credits are sent
+ * for half of all: the peer would wait for the credits of receives that never come. */
+static void muct_rdma_am_shrink(muct_rdma_ep_t *ep)
+{
+    muct_rdma_rx_t *rx = &ep->rx;
+    const uint32_t added = rx->depth - rx->first;
+    const uint32_t num = (rx->missing_data < added) ? rx->missing_data : added;
+
+    rx->missing_data -= num;
+    muct_rdma_ep_iface(ep)->num_missing -= num;
+    rx->depth -= num;
+    rx->is_full = true;
+    ep->credit_batch = (rx->depth + 1) / 2;
 }
 
 ucs_status_t muct_rdma_am_init(muct_rdma_ep_t *ep)
@@ -207,6 +222,7 @@ void muct_rdma_am_progress(muct_rdma_ep_t *ep)
     while (rx->missing_ctl + rx->missing_data > 0) {
         posted = muct_rdma_am_post_receives(ep);
         if (posted == 0) {
+            muct_rdma_am_shrink(ep);
             break;
         }
         muct_rdma_am_count_posted(ep, posted);
