@@ -8,6 +8,10 @@
  *
  * Callgrind counts 1000 messages. UCX's posix has one queue for all senders, so it is
  * measured without others.
+ *
+ * Instructions a message: 522 without others, 610 beside 900, 221 by posix. The scan of
+ * 14 more words takes 88. The others are spread over checks of peers, queues and
+ * values of the other side, lines fetched ahead, and a ring for each sender.
  */
 
 #include "perf/bench/bench_callgrind.h"

@@ -357,27 +357,41 @@ static unsigned muct_xgmi_inbox_num_words(const muct_xgmi_inbox_t *inbox)
     return (inbox->num_used + 63) / 64;
 }
 
-static unsigned muct_xgmi_inbox_next_word(unsigned word, unsigned num_words)
+/* A call of muct_xgmi_inbox_poll(). */
+typedef struct muct_xgmi_inbox_round {
+    unsigned left; /* Messages that it may handle */
+    unsigned looks;
+    muct_xgmi_inbox_cb_t cb;
+    void *arg;
+} muct_xgmi_inbox_round_t;
+
+/* One turn of each sender in a word, within the limits. */
+static void muct_xgmi_inbox_poll_word(muct_xgmi_inbox_t *inbox, unsigned word,
+                                      uint64_t mask, muct_xgmi_inbox_round_t *round)
 {
-    return (word + 1 < num_words) ? word + 1 : 0;
+    uint64_t bits =
+        mask & atomic_load_explicit(&inbox->box->ready[word], memory_order_acquire);
+
+    for (; (bits != 0) && (round->looks < MUCT_XGMI_INBOX_LOOKS) && (round->left > 0);
+         bits &= bits - 1) {
+        inbox->last = (word * 64) + (unsigned)__builtin_ctzll(bits);
+        round->left -= muct_xgmi_inbox_receive(
+            inbox, inbox->last, ucs_min(round->left, MUCT_XGMI_INBOX_TURN), round->cb,
+            round->arg);
+        ++round->looks;
+    }
 }
 
-/* One turn of each sender in a word, within the limits. @return Messages. */
-static unsigned muct_xgmi_inbox_poll_word(muct_xgmi_inbox_t *inbox, unsigned word,
-                                          uint64_t bits, unsigned *looks, unsigned max,
-                                          muct_xgmi_inbox_cb_t cb, void *arg)
+static void muct_xgmi_inbox_poll_words(muct_xgmi_inbox_t *inbox, unsigned first,
+                                       unsigned end, muct_xgmi_inbox_round_t *round)
 {
-    unsigned count = 0, turn;
+    _Atomic uint64_t *const ready = inbox->box->ready;
 
-    for (; (bits != 0) && (*looks < MUCT_XGMI_INBOX_LOOKS) && (count < max);
-         bits &= bits - 1) {
-        turn = max - count;
-        turn = (turn < MUCT_XGMI_INBOX_TURN) ? turn : MUCT_XGMI_INBOX_TURN;
-        inbox->last = (word * 64) + (unsigned)__builtin_ctzll(bits);
-        count += muct_xgmi_inbox_receive(inbox, inbox->last, turn, cb, arg);
-        ++*looks;
+    for (; first < end; ++first) {
+        if (atomic_load_explicit(&ready[first], memory_order_relaxed) != 0) {
+            muct_xgmi_inbox_poll_word(inbox, first, ~UINT64_C(0), round);
+        }
     }
-    return count;
 }
 
 /* Poll in a round that begins after the sender served last. Its word is visited twice:
@@ -385,9 +399,9 @@ static unsigned muct_xgmi_inbox_poll_word(muct_xgmi_inbox_t *inbox, unsigned wor
 unsigned muct_xgmi_inbox_poll(muct_xgmi_inbox_t *inbox, unsigned max,
                               muct_xgmi_inbox_cb_t cb, void *arg)
 {
+    muct_xgmi_inbox_round_t round = {.left = max, .cb = cb, .arg = arg};
     const uint64_t behind = ~UINT64_C(1) << (inbox->last % 64);
-    unsigned word = inbox->last / 64, count = 0, looks = 0, num_words, left;
-    uint64_t mask = behind, bits;
+    const unsigned word = inbox->last / 64;
 
     muct_xgmi_inbox_count(inbox);
     if ((inbox->num_used == 0) || inbox->is_polling) {
@@ -396,28 +410,14 @@ unsigned muct_xgmi_inbox_poll(muct_xgmi_inbox_t *inbox, unsigned max,
 
     inbox->is_polling =
         true; /* a message stays in the ring until its callback returns */
-    num_words = muct_xgmi_inbox_num_words(inbox);
-    for (left = num_words; count < max; --left) {
-        bits =
-            mask & atomic_load_explicit(&inbox->box->ready[word], memory_order_acquire);
-        if (bits != 0) {
-            count += muct_xgmi_inbox_poll_word(inbox, word, bits, &looks, max - count,
-                                               cb, arg);
-        }
-        if (left == 0) {
-            break;
-        }
-        word = muct_xgmi_inbox_next_word(word, num_words);
-        for (; (left > 1) && (atomic_load_explicit(&inbox->box->ready[word],
-                                                   memory_order_relaxed) == 0);
-             --left) {
-            word = muct_xgmi_inbox_next_word(word, num_words);
-        }
-        mask = (left == 1) ? ~behind : ~UINT64_C(0);
-    }
-    inbox->num_looks = looks;
+    muct_xgmi_inbox_poll_word(inbox, word, behind, &round);
+    muct_xgmi_inbox_poll_words(inbox, word + 1, muct_xgmi_inbox_num_words(inbox),
+                               &round);
+    muct_xgmi_inbox_poll_words(inbox, 0, word, &round);
+    muct_xgmi_inbox_poll_word(inbox, word, ~behind, &round);
+    inbox->num_looks = round.looks;
     inbox->is_polling = false;
-    return count;
+    return max - round.left;
 }
 
 bool muct_xgmi_inbox_has(muct_xgmi_inbox_t *inbox)
