@@ -1,6 +1,7 @@
 # Scripts that travel with the source.
 EXTRA_DIST += \
 	contrib/check_abi.sh \
+	contrib/arm64 \
 	contrib/bareroot \
 	contrib/bookworm \
 	contrib/check_beside.sh \
