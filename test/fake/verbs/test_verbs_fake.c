@@ -580,6 +580,71 @@ START_TEST(write_to_a_gpu_is_seen_after_a_read_from_the_same_gpu)
 }
 END_TEST
 
+/* The written device reads from the GPU to send from there. The processor reads what
+ * goes inline. Loop index: how it is sent. */
+START_TEST(write_to_a_gpu_is_seen_after_a_send_from_it_that_is_not_inline)
+{
+    const unsigned flags = IBV_SEND_SIGNALED;
+    unsigned i;
+
+    verbs_pair_connect(side, &verbs_patient);
+    fake_verbs_gpu_memory(side[1].buffer, SIZE, 0);
+    for (i = 0; i < side[1].cap.max_send_wr; i++) { /* each entry of the queue */
+        ck_assert_int_eq(verbs_post(side[1].qp, &side[1], &side[0], IBV_WR_RDMA_WRITE,
+                                    i, SIZE / 2, FAR, 16, flags),
+                         0);
+        verbs_expect(side[1].send_cq, i, IBV_WC_SUCCESS);
+    }
+    ck_assert_int_eq(verbs_post(side[0].qp, &side[0], &side[1], IBV_WR_RDMA_WRITE, 1, 0,
+                                0, 16, flags),
+                     0);
+    verbs_expect(side[0].send_cq, 1, IBV_WC_SUCCESS);
+    ck_assert_int_eq(verbs_post(side[1].qp, &side[1], &side[0], IBV_WR_RDMA_WRITE, 2,
+                                SIZE / 2, FAR, 16,
+                                flags | ((_i == 0) ? IBV_SEND_INLINE : 0)),
+                     0);
+    verbs_expect(side[1].send_cq, 2, IBV_WC_SUCCESS);
+    ck_assert_int_eq(memcmp(side[1].buffer, side[0].buffer, 16) == 0, _i);
+    verbs_pair_close(side);
+}
+END_TEST
+
+/* Entries have no keys, and their bytes change before the device sends. Loop index: by
+ * a write, or by a send. */
+START_TEST(inline_entries_are_gathered_when_they_are_posted)
+{
+    char parts[2][10] = {"abcdefghi", "klmnopqrs"};
+    struct ibv_sge sge[3];
+    struct ibv_send_wr *bad,
+        wr = {.wr_id = 1,
+              .sg_list = sge,
+              .num_sge = 2,
+              .opcode = (_i == 0) ? IBV_WR_RDMA_WRITE : IBV_WR_SEND,
+              .send_flags = IBV_SEND_SIGNALED | IBV_SEND_INLINE};
+    unsigned i;
+
+    verbs_pair_connect(side, &verbs_patient);
+    for (i = 0; i < 2; i++) {
+        sge[i] = (struct ibv_sge){.addr = (uintptr_t)parts[i], .length = 9 - i};
+    }
+    wr.wr.rdma.remote_addr = (uintptr_t)side[1].buffer + FAR;
+    wr.wr.rdma.rkey = side[1].mr->rkey;
+    if (_i != 0) {
+        verbs_recv(side[1].qp, &side[1], 5, FAR, 64);
+    }
+    fake_verbs_hold(FAKE_VERBS_ANY_QP, FAKE_VERBS_HOLD_SEND);
+    ck_assert_int_eq(ibv_post_send(side[0].qp, &wr, &bad), 0);
+    memset(parts, 0, sizeof(parts));
+    fake_verbs_unhold(FAKE_VERBS_ANY_QP);
+    verbs_expect(side[0].send_cq, 1, IBV_WC_SUCCESS);
+    if (_i != 0) {
+        ck_assert_uint_eq(verbs_wait(side[1].recv_cq).byte_len, 17);
+    }
+    ck_assert_mem_eq(side[1].buffer + FAR, "abcdefghiklmnopqr", 17);
+    verbs_pair_close(side);
+}
+END_TEST
+
 /* The rules are those of providers/mlx5 of rdma-core: a ready queue pair refuses
  * changes. */
 START_TEST(ece_is_set_before_a_queue_pair_is_ready)
@@ -671,6 +736,9 @@ static Suite *fake_suite(void)
     tcase_add_test(tcase, dma_buf_is_reached_at_its_offset);
     tcase_add_test(tcase, memory_of_a_gpu_needs_a_peer_driver);
     tcase_add_test(tcase, write_to_a_gpu_is_seen_after_a_read_from_the_same_gpu);
+    tcase_add_loop_test(
+        tcase, write_to_a_gpu_is_seen_after_a_send_from_it_that_is_not_inline, 0, 2);
+    tcase_add_loop_test(tcase, inline_entries_are_gathered_when_they_are_posted, 0, 2);
     tcase_add_test(tcase, ece_is_set_before_a_queue_pair_is_ready);
     tcase_add_test(tcase, doorbells_and_bytes_are_counted);
     suite_add_tcase(suite, tcase);

@@ -415,6 +415,13 @@ static int register_slowly(void *address, size_t length, unsigned flags)
     return gpu->host_register(address, length, flags);
 }
 
+static int unregister_slowly(void *address)
+{
+    sem_post(&has_entered);
+    sem_wait(&may_go);
+    return gpu->host_unregister(address);
+}
+
 static muct_gpu_t slow_gpu;
 
 static void *pin_it(void *arg)
@@ -498,6 +505,48 @@ START_TEST(a_child_forked_during_a_registration_registers)
     sem_post(&may_go);
     ck_assert_int_eq(pthread_join(thread, NULL), 0);
     muct_pin_drop(gpu, &pins[0]);
+    uct_md_close(md);
+}
+END_TEST
+
+static void *drop_it(void *arg)
+{
+    muct_pin_drop(&slow_gpu, arg);
+    return NULL;
+}
+
+/* A range that is being unregistered would stay in the child for ever. */
+START_TEST(a_child_forked_during_an_unregistration_registers)
+{
+    char *memory =
+        mmap(NULL, LENGTH, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    uct_md_h md = open_md();
+    muct_pin_t pins[2];
+    pthread_t thread;
+    int status;
+    pid_t child;
+
+    muct_lock_watch_forks();
+    slow_down(NULL);
+    slow_gpu.host_unregister = unregister_slowly;
+    muct_pin_init(&pins[0], memory, LENGTH, MUCT_PIN_UNTRIED);
+    muct_pin_init(&pins[1], memory, LENGTH, MUCT_PIN_UNTRIED);
+    ck_assert(muct_pin(gpu, &pins[0]));
+    ck_assert_int_eq(pthread_create(&thread, NULL, drop_it, &pins[0]), 0);
+    sem_wait(&has_entered);
+    child = fork();
+    if (child == 0) {
+        (void)alarm(60);
+        (void)gpu->host_unregister(
+            memory); /* the parent's thread does not do it here */
+        _exit(!muct_pin(gpu, &pins[1]) ||
+              (atomic_load(&pins[1].state) != MUCT_PIN_OURS));
+    }
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert_int_eq(status, 0);
+    sem_post(&may_go);
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    ck_assert(!is_pinned(memory));
     uct_md_close(md);
 }
 END_TEST
@@ -591,6 +640,7 @@ int main(void)
                    host_memory_the_application_unregistered_is_left_to_copy_calls);
     tcase_add_test(tcase, registration_of_other_memory_does_not_wait);
     tcase_add_test(tcase, a_child_forked_during_a_registration_registers);
+    tcase_add_test(tcase, a_child_forked_during_an_unregistration_registers);
     tcase_add_test(tcase, buffers_are_near_the_device_that_uses_them);
     tcase_add_test(tcase, key_names_a_file_that_others_can_map);
     tcase_add_test(tcase, other_file_than_the_keys_is_not_mapped);
