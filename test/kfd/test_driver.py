@@ -18,6 +18,7 @@ ALLOC, ALLOC_BYTES = 0xC0284B16, "=QQQQII"  # kfd_ioctl_alloc_memory_of_gpu_args
 FREE, MAP = 0x40084B17, 0xC0184B18
 CREATE_EVENT, DESTROY_EVENT, SET_EVENT, RESET_EVENT = 0xC0204B08, 0x40084B09, 0x40084B0A, 0x40084B0B
 WAIT_EVENTS, EVENT_DATA = 0xC0184B0C, "=Q32xII"  # kfd_event_data: age, ..., event
+MEMORY_EVENT = 8  # KFD_IOC_EVENT_MEMORY
 COMPLETE, TIMED_OUT = 0, 1  # KFD_IOC_WAIT_RESULT_
 DMABUF_INFO, IMPORT_DMABUF, EXPORT_DMABUF = 0xC0204B1C, 0xC0184B1D, 0xC0104B24
 CREATE_QUEUE, CREATE_BYTES = 0xC0604B02, "=QQQQIIIIIIQQQIIII"  # kfd_ioctl_create_queue_args
@@ -66,6 +67,8 @@ def child(what: str) -> None:
     fd = os.open("/dev/kfd", os.O_RDWR)
     if what == "unknown":
         print(call(fd, UNKNOWN, bytes(8)))
+    elif what == "links":
+        print(links())
     elif what == "count":
         print(len(gpu_ids()))
     elif what == "faults":
@@ -110,8 +113,8 @@ def killed() -> None:
     expect("once", call(fd, FREE, handle) == errno.EINVAL)
 
 
-def create_event(fd: int, auto_reset: bool) -> int:
-    event = call(fd, CREATE_EVENT, struct.pack("=QIIIIII", 0, 0, 0, auto_reset, 0, 0, 0))
+def create_event(fd: int, auto_reset: bool, kind: int = 0) -> int:
+    event = call(fd, CREATE_EVENT, struct.pack("=QIIIIII", 0, 0, kind, auto_reset, 0, 0, 0))
     assert isinstance(event, bytes)
     return int(struct.unpack("=QIIIIII", event)[5])
 
@@ -269,6 +272,40 @@ def sdma() -> None:
     act(fd, DESTROY_QUEUE, queue)
 
 
+def faults() -> None:
+    """A copy to memory that is not mapped to its GPU raises the memory event, and goes no further."""
+    fd = os.open("/dev/kfd", os.O_RDWR)
+    event = create_event(fd, True, MEMORY_EVENT)
+    area, queue = create_sdma(fd)
+    other = mmap.mmap(-1, 4096)
+    address = ctypes.addressof(ctypes.c_char.from_buffer(other))
+    struct.pack_into("=Q", area, 20, address + 8)
+    struct.pack_into("=Q", area, SDMA_WRITE, 44)
+    data = ctypes.create_string_buffer(struct.pack(EVENT_DATA, 0, event, 0))
+    result = call(fd, WAIT_EVENTS, struct.pack("=QIIII", ctypes.addressof(data), 1, 0, 60000, 0))
+    expect("a memory fault comes", isinstance(result, bytes) and struct.unpack("=QIIII", result)[4] == COMPLETE)
+    expect("with its page and GPU", struct.unpack_from("=IIIIQI", data) == (1, 1, 0, 0, address, gpu_ids()[0]))
+    expect("and no bytes", other[:12] == bytes(12))
+    expect("nor the fence", struct.unpack_from("=I", area, SDMA_FENCE)[0] == 0)
+    act(fd, DESTROY_QUEUE, queue)
+
+
+def links() -> list[str]:
+    """Links of the first GPU: folder, type and the other node."""
+    found = []
+    for folder in ("io_links", "p2p_links"):
+        for name in sorted(os.listdir(f"{NODES}/1/{folder}")):
+            with open(f"{NODES}/1/{folder}/{name}/properties", encoding="ascii") as file:
+                fields = dict(line.split() for line in file)
+            found.append(f"{folder} {fields['type']} {fields['node_to']}")
+    return found
+
+
+# Of a host with two GPUs: PCIe is type 2 of CRAT's links, xGMI 11.
+links_of = {"xgmi": ["io_links 2 0", "io_links 11 2"], "pcie": ["io_links 2 0", "p2p_links 2 2"],
+            "none": ["io_links 2 0"]}
+
+
 def main() -> None:
     if len(sys.argv) > 1:
         child(sys.argv[1])
@@ -286,6 +323,8 @@ def main() -> None:
         expect(f"the topology has {count} GPUs", again("count", KFDCPU_GPUS=count).communicate()[0] == f"{count}\n")
     out, err = again("count", KFDCPU_GPUS="9").communicate()
     expect("nine GPUs are refused", out == "" and "expected 1 to 8" in err)
+    for name, found in links_of.items():
+        expect(f"GPUs with {name} links", again("links", KFDCPU_LINKS=name).communicate()[0] == f"{found}\n")
     for name, value in misspelled:
         out, err = again("queue", **{name: value}).communicate()
         expect(f"{name}={value[:48]} is refused", out == "" and name in err and "expected " in err)
@@ -297,7 +336,8 @@ def main() -> None:
         expect(f"part {name}", part.returncode == 0)
 
 
-parts = {"events": events, "dmabufs": dmabufs, "queues": queues, "sdma": sdma, "killed": killed}
+parts = {"events": events, "dmabufs": dmabufs, "queues": queues, "sdma": sdma, "faulty": faults,
+         "killed": killed}
 
 if __name__ == "__main__":
     if sys.argv[1:] and sys.argv[1] in parts:
