@@ -75,7 +75,9 @@ test_unit_rdma_test_rdma_flow_SOURCES = test/unit/rdma/test_rdma_flow.c
 test_unit_rdma_test_rdma_flow_CPPFLAGS = $(rdma_rig_cppflags)
 test_unit_rdma_test_rdma_flow_LDADD = $(rdma_rig_ldadd)
 
-test_unit_rdma_test_rdma_fuzz_SOURCES = test/unit/rdma/test_rdma_fuzz.c $(verbs_pair_sources)
+test_unit_rdma_test_rdma_fuzz_SOURCES = \
+	test/unit/rdma/test_rdma_fuzz.c test/unit/rdma/rdma_message.h test/unit/rdma/rdma_message.c \
+	$(verbs_pair_sources)
 test_unit_rdma_test_rdma_fuzz_CPPFLAGS = $(rdma_rig_cppflags)
 test_unit_rdma_test_rdma_fuzz_LDFLAGS = $(muct_ldflags)
 test_unit_rdma_test_rdma_fuzz_LDADD = $(rdma_rig_ldadd) libmuct.la

@@ -4,7 +4,9 @@
 #include "test/support/mkv_check.h"
 #include "test/support/mkv_test.h"
 #include "test/support/rdma_rig.h"
+#include "test/unit/rdma/rdma_message.h"
 
+#include "base/muct_bytes.h"
 #include "rdma/device/rdma_addr.h"
 #include "rdma/ep/rdma_ctl_msg.h"
 #include "rdma/memory/rdma_key.h"
@@ -14,9 +16,10 @@
 #include <ucs/debug/log_def.h>
 
 /*
- * Random numbers in addresses, keys and datagrams of recovery, as a peer could send
- * them. Nothing may crash or wait for ever, and a connection that was left alone moves
- * its bytes. A round depends on its number alone, so a failure comes again.
+ * Random numbers in addresses, keys, datagrams of recovery, requests for gets, their
+ * answers and credits, as a peer could send them. Nothing may crash or wait for ever,
+ * and a connection that was left alone moves its bytes. A round depends on its number
+ * alone, so a failure comes again.
  */
 
 #define SIZE 65536
@@ -297,7 +300,7 @@ static void use_key(const void *packed)
 
 START_TEST(numbers_of_a_key_end_nothing)
 {
-    uint8_t packed[256], changed[256];
+    uint8_t packed[256], changed[256] = {0};
     muct_rdma_key_t key;
     unsigned i, k;
 
@@ -485,6 +488,79 @@ START_TEST(numbers_of_a_datagram_end_nothing)
 }
 END_TEST
 
+/* ---- requests for gets, answers, credits ---- */
+
+enum { PULL = 2, PULLED = 3, PULL_SIZE = 28 }; /* rdma_am.h, rdma_pull.c */
+
+static uint32_t key_of(unsigned which)
+{
+    uint8_t packed[256];
+    muct_rdma_key_t key;
+
+    ck_assert_int_eq(ct_mem_pack(&rig.side[which], &rig.mem[which], 0, packed), UCS_OK);
+    ck_assert_int_eq(muct_rdma_key_unpack(packed, sizeof(packed), &key),
+                     MUCT_RDMA_KEY_OK);
+    return key.rkeys[0];
+}
+
+/* A get of side @a which, as the head of rdma_pull.c has it, with some other numbers */
+static void random_request(unsigned which, uint8_t *bytes)
+{
+    const size_t offset = below(SIZE), length = 1 + below(SIZE - offset);
+    const uint64_t words[] = {(uintptr_t)rig.mem[!which].addr + offset,
+                              (uintptr_t)rig.mem[which].addr + offset, key_of(!which),
+                              key_of(which), length};
+    static const uint8_t sizes[] = {8, 8, 4, 4, 4};
+    unsigned i, at = 0;
+
+    for (i = 0; i < 5; at += sizes[i++]) {
+        muct_put_le(bytes + at, (below(8) == 0) ? random_word() : words[i], sizes[i]);
+    }
+}
+
+static void use_own_message(void)
+{
+    const unsigned which = (unsigned)below(2);
+    const uint8_t kind = (uint8_t)((below(16) == 0) ? next_random() : 1 + below(3));
+    uint8_t bytes[PULL_SIZE + 36] = {0};
+    size_t length = (kind == PULL) ? PULL_SIZE : 0;
+
+    random_request(which, bytes);
+    if (below(8) == 0) {
+        length = below(sizeof(bytes) + 1);
+    }
+    if (below(2) == 0) { /* an answer may be of this one */
+        (void)rig_get(&rig, bad.ep[!which], !which, 0, 64, NULL);
+    }
+    (void)rdma_message_send(
+        bad.ep[which], kind, (uint8_t)((kind == PULLED) ? below(4) : random_word()),
+        (uint16_t)((below(2) == 0) ? random_word() : 0), bytes, length);
+    if (below(2) == 0) {
+        progress_some();
+    }
+}
+
+/* Without reads of a device, gets are requested by messages. */
+START_TEST(numbers_of_requests_and_credits_end_nothing)
+{
+    unsigned i, k;
+
+    setenv("UCX_MORI_RDMA_MAX_READS", "0", 1);
+    begin(_i);
+    connect_bad();
+    for (i = 0; i < NUM_STEPS; ++i) {
+        for (k = (unsigned)below(24); k > 0; --k) {
+            use_own_message();
+        }
+        use_ep(bad.ep[below(2)]);
+        rig_disconnect(&bad);
+        connect_bad();
+    }
+    rig_disconnect(&bad);
+    finish();
+}
+END_TEST
+
 int main(void)
 {
     const bool is_full =
@@ -501,6 +577,7 @@ int main(void)
     tcase_add_loop_test(tcase, numbers_of_an_address_end_nothing, 0, num);
     tcase_add_loop_test(tcase, numbers_of_a_key_end_nothing, 0, num);
     tcase_add_loop_test(tcase, numbers_of_a_datagram_end_nothing, 0, num);
+    tcase_add_loop_test(tcase, numbers_of_requests_and_credits_end_nothing, 0, num);
     suite_add_tcase(suite, tcase);
     return rig_run_forked(suite);
 }
