@@ -587,6 +587,37 @@ class Alone(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "damaged"):
             MemoryDesc.unpack(MemoryDesc._MAGIC + b"{}")
 
+    def test_each_value_of_a_descriptor_is_checked(self):
+        every = {EngineDesc("k", "n", "h", "0", 1, 2, 3, b"x"), MemoryDesc(loc=mori.cpp.CPU)}
+        for desc in every:
+            kind = type(desc)
+            self.assertEqual(kind.unpack(desc.pack()), desc)
+            values = json.loads(desc.pack()[len(kind._MAGIC) :])
+            for name in values:
+                for wrong in (None, [], {}, 1.5, -2, 1 << 64, "\u0661", True):
+                    if type(wrong) is type(values[name]) and not isinstance(wrong, int):
+                        continue
+                    if wrong is True and isinstance(values[name], bool):
+                        continue
+                    text = json.dumps(values | {name: wrong}).encode()
+                    with self.assertRaises(ValueError, msg=(name, wrong)):
+                        kind.unpack(kind._MAGIC + text)
+            with self.assertRaisesRegex(ValueError, "damaged"):
+                kind.unpack(kind._MAGIC + b"[" * 100_000)
+
+    def test_the_reason_of_a_failure_is_there_before_its_code(self):
+        order = []
+
+        class Watched(TransferStatus):
+            def __setattr__(self, name, value):
+                order.append(name)
+                super().__setattr__(name, value)
+
+        status = Watched()
+        order.clear()
+        status.Update(StatusCode.ERR_BAD_STATE, "why")
+        self.assertEqual(order, ["_message", "_code"])
+
     def test_a_status_of_no_transfer(self):
         status = TransferStatus()
         self.assertTrue(status.Init() and not status.Failed() and not status.InProgress())
@@ -646,6 +677,78 @@ class Alone(unittest.TestCase):
         run = [sys.executable, "-c", program]
         found = subprocess.run(run, check=True, capture_output=True, text=True, env=environment)
         self.assertEqual(found.stdout.strip(), "morikv.mori_io.engine")
+
+
+class Defects(unittest.TestCase):
+    """What one event, one peer or one thread does wrong stays with it. The calls of the library are
+    replaced by ones that fail, in an engine whose peer is another of this process."""
+
+    def setUp(self):
+        self.engine, self.other = (IOEngine(f"defects-{side}") for side in "ab")
+        self.buffers = [(ctypes.c_char * 64)() for _ in range(2)]
+        self.descs = []
+        for engine, buffer in zip((self.engine, self.other), self.buffers):
+            engine.create_backend(BackendType.TCP)
+            self.addCleanup(engine.close)
+            self.descs.append(engine.register_torch_tensor(buffer))
+        self.engine.register_remote_engine(self.other.get_engine_desc())
+        self.hub = self.engine._get_hub()
+
+    def fail_posts(self, kind):
+        """Every post raises this from now on. :return: the posts that were made."""
+        posts = mock.patch.object(self.hub._posts, "post", side_effect=kind(0, "on purpose"))
+        self.addCleanup(posts.stop)
+        return posts.start()
+
+    def write(self, to=1):
+        return self.engine.write(self.descs[0], 0, self.descs[to], 0, 8, 1)
+
+    def test_an_event_that_cannot_be_handled_costs_no_other(self):
+        events = [mock.Mock(type=EventType.MSG) for _ in range(3)]
+        handled = mock.Mock(side_effect=RuntimeError("on purpose"))
+        with self.hub.lock, mock.patch.object(self.hub, "_on_event", handled):
+            with mock.patch.object(self.hub.context, "poll", return_value=events):
+                with self.assertLogs("morikv.mori_io.hub", "ERROR"):
+                    self.assertEqual(self.hub._round(), 0)
+        self.assertEqual([call.args[0] for call in handled.mock_calls], events)
+
+    def test_a_peer_that_takes_no_post_is_tried_once_a_round(self):
+        with self.hub.lock:
+            posts = self.fail_posts(morikv.errors.BusyError)
+            statuses = [self.write() for _ in range(50)]
+            posts.reset_mock()
+            self.hub._retry()
+            self.assertEqual(posts.call_count, 1)
+        posts.side_effect = None
+        posts.return_value = None  # done
+        self.assertEqual(self.engine.wait_all(statuses, LIMIT_MS), StatusCode.SUCCESS)
+
+    def test_a_peer_that_is_closed_meanwhile_is_a_failure(self):
+        self.fail_posts(morikv.errors.NotFoundError)
+        closed = morikv.errors.InvalidError(-1, "the object is closed")
+        with mock.patch.object(morikv.Peer, "query", side_effect=closed):
+            status = self.write()
+        self.assertTrue(status.Failed())
+        self.assertIn("is closed", status.Message())
+
+    def test_nothing_begins_in_an_engine_that_ends(self):
+        self.fail_posts(morikv.errors.BusyError)
+        waits = self.write()
+        with mock.patch.object(self.hub.context, "close"):  # calls still reach the library
+            self.engine.close()
+        for status in (waits, self.write(), self.write(to=0)):
+            self.assertTrue(status.Failed())
+            self.assertIn("closed", status.Message())
+        self.assertIsNone(self.hub._mirror)
+        self.hub.context.close()
+
+    def test_a_note_has_a_bound(self):
+        note = mock.Mock(type=EventType.NOTE, data=bytes(4097), operation=None)
+        with self.hub.lock, self.assertLogs("morikv.mori_io.hub", "WARNING"):
+            self.hub._on_event(note)
+        self.assertEqual(len(self.hub._notes), 0)
+        with self.assertRaisesRegex(ValueError, "4097 bytes"):
+            IOEngine("k" * 4097)
 
 
 if __name__ == "__main__":

@@ -109,6 +109,11 @@ class Settings(unittest.TestCase):
         for part in ("qp_per_transfer=64", "MORI_RDMA_SL=99", "MORI_RDMA_TC=x", "MORI_IO_NEW"):
             self.assertIn(part, "\n".join(logs.output))
 
+    def test_digits_of_other_scripts_are_no_numbers(self):
+        for text in ("\u00b2", "\u0663"):
+            with self.assertLogs(settings.logger, "WARNING"):
+                self.assertEqual(self.found(MORI_RDMA_SL=text), {})
+
     def test_the_environment_is_as_before_when_a_context_is_open(self):
         with settings.applied({"UCX_MORI_RDMA_SL": "3"}):
             self.assertEqual(os.environ["UCX_MORI_RDMA_SL"], "3")

@@ -10,6 +10,20 @@ from typing import Any, ClassVar
 
 from .config import MemoryLocationType
 
+#: Types of JSON for those of fields, and the ranges of integers, by default up to 64 bits.
+_JSON = {"int": int, "bool": bool, "str": str, "bytes": str, "MemoryLocationType": int}
+_RANGES = {"id": (0, 1 << 32), "device_id": (-1, 1 << 31), "numa_node": (-1, 1 << 31)}
+
+
+def _check(name: str, kind: str, value: Any) -> Any:
+    """:raises TypeError: the value is of another type. :raises ValueError: it is out of range."""
+    if type(value) is not _JSON[kind]:
+        raise TypeError(f"{name} is {value!r:.60}; expected {kind}")
+    low, end = _RANGES.get(name, (0, 1 << 64))
+    if type(value) is int and not low <= value < end:
+        raise ValueError(f"{name} is {value!r:.60}; expected {low} to {end - 1}")
+    return value
+
 
 @dataclass(frozen=True)
 class _Packed:
@@ -32,8 +46,11 @@ class _Packed:
             )
         try:
             values = json.loads(packed[len(cls._MAGIC) :])
-            return {field.name: values[field.name] for field in fields(cls)}
-        except (KeyError, TypeError, ValueError) as error:
+            return {
+                field.name: _check(field.name, str(field.type), values[field.name])
+                for field in fields(cls)
+            }
+        except (KeyError, RecursionError, TypeError, ValueError) as error:
             raise ValueError(f"a damaged {cls.__name__}: {error!r}") from None
 
 

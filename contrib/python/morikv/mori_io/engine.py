@@ -25,7 +25,7 @@ from . import config as _config
 from . import settings
 from .config import BackendType, IOEngineConfig, MemoryLocationType, StatusCode
 from .desc import EngineDesc, MemoryDesc
-from .hub import Hub, PeerFailureEvent
+from .hub import MAX_KEY, Hub, PeerFailureEvent
 from .status import TransferStatus, code_of
 
 logger = logging.getLogger(__name__)
@@ -132,11 +132,14 @@ class IOEngine:
     """Engine of a process, usually its only one. Calls may be made from any thread.
 
     :param key: identifies the engine, and should not be used again by a later one.
+    :raises ValueError: it is longer than 4096 bytes.
     """
 
     Session = IOEngineSession
 
     def __init__(self, key: str, config: IOEngineConfig | None = None) -> None:
+        if len(key.encode()) > MAX_KEY:
+            raise ValueError(f"a key of {len(key.encode())} bytes; expected at most {MAX_KEY}")
         self.key = key
         self._config = replace(config) if config else IOEngineConfig()
         self._instance = secrets.randbits(63)

@@ -41,6 +41,8 @@ _PEER_NEWS = (EventType.PEER_READY, EventType.PEER_REGIONS)
 _RETRY_MS = 10
 #: Notes and failures that are kept for a caller; older ones are dropped.
 _MAX_KEPT = 65536
+#: Longest key of an engine in a note, in bytes.
+MAX_KEY = 4096
 
 
 class PeerFailureReason(enum.IntEnum):
@@ -212,6 +214,8 @@ class Hub:
     def _reflection(self) -> tuple[Link, Mirror]:
         """This engine as its own peer."""
         if self._mirror is None:
+            if self._is_closed:
+                raise errors.error(lib.MKV_ERR_INVALID, f"engine {self._key} is closed")
             mirror = Mirror(self.context, self._open(f"{self._key}/self"))
             self._mirror = Link(self._key, self._instance, mirror.peer), mirror
         return self._mirror
@@ -281,12 +285,23 @@ class Hub:
             except ValueError as error:
                 self._fail(status, StatusCode.ERR_INVALID_ARGS, str(error))
             else:
-                if not self._try(link, post):
-                    self._wait(link, post)
+                self._begin(link, post)
         return status
+
+    def _begin(self, link: Link, post: Post) -> None:
+        try:
+            if not self._try(link, post):
+                self._wait(link, post)
+        except errors.BusyError:
+            self._wait(link, post)
+        except errors.MorikvError as error:  # the peer was closed meanwhile
+            self._fail(post.status, code_of(error.status), str(error))
 
     def _wait(self, link: Link, post: Post) -> None:
         """Queue the post until the peer is ready; bounds are checked at once."""
+        if self._is_closed:
+            self._fail(post.status, StatusCode.ERR_BAD_STATE, "the engine was closed")
+            return
         why = post.pieces.beyond(*post.bounds)
         if why:
             self._fail(post.status, StatusCode.ERR_INVALID_ARGS, why)
@@ -295,24 +310,27 @@ class Hub:
         self._listener.wake()
 
     def _try(self, link: Link, post: Post) -> bool:
-        """:return: False: it cannot be posted yet."""
+        """:return: False: the peer has not sent the memory yet.
+        :raises BusyError: the peer takes no post now.
+        """
         if post.status._is_abort_wanted:
             self._fail(post.status, StatusCode.ERR_BAD_STATE, "aborted")
             return True
         try:
-            return self._start(link, post)
+            self._start(link, post)
+            return True
         except errors.NotFoundError:
             if link.peer.query().regions_epoch < post.epoch:
                 return False
         # the peer's list of regions with this one may have arrived since the first try
         try:
-            return self._start(link, post)
+            self._start(link, post)
         except errors.NotFoundError as error:
             self._fail(post.status, StatusCode.ERR_NOT_FOUND, f"{error}: it was deregistered")
         return True
 
-    def _start(self, link: Link, post: Post) -> bool:
-        """:return: False: the peer is not ready. :raises NotFoundError: no such memory."""
+    def _start(self, link: Link, post: Post) -> None:
+        """:raises BusyError: the peer is not ready. :raises NotFoundError: no such memory."""
         status = post.status
         notifies = self._notifies and link.instance != self._instance
         begin = time.perf_counter()
@@ -320,22 +338,19 @@ class Hub:
             operation = self._posts.post(
                 link.peer, post.mode, post.pieces, post.uid, post.timeout_ms, notifies
             )
-        except errors.NotFoundError:
+        except (errors.BusyError, errors.NotFoundError):
             raise
-        except errors.BusyError:
-            return False
         except errors.MorikvError as error:
             self._fail(status, code_of(error.status), str(error))
-            return True
+            return
         seconds = time.perf_counter() - begin
         if operation is None:
             status.Update(StatusCode.SUCCESS, "")
             self.figures.done(seconds, seconds, post.pieces.size(), post.pieces.count)
-            return True
+            return
         status._post_s, status._num_pieces = seconds, post.pieces.count
         self._running[operation] = status
         status._run(operation)
-        return True
 
     def _fail(self, status: TransferStatus, code: StatusCode, why: str) -> None:
         status.Update(code, why)
@@ -353,8 +368,12 @@ class Hub:
         for link in self._every_link():
             for _ in range(len(link.waiting)):
                 post = link.waiting.popleft()
-                if not self._try(link, post):
-                    link.waiting.append(post)
+                try:
+                    if not self._try(link, post):
+                        link.waiting.append(post)
+                except errors.BusyError:  # nor does it take the others
+                    link.waiting.appendleft(post)
+                    break
 
     # ---- what happens ----
 
@@ -383,6 +402,9 @@ class Hub:
         if event.operation is not None:
             self._on_operation(event, event.operation)
         elif event.type == EventType.NOTE:
+            if len(event.data) > MAX_KEY:
+                logger.warning("mori.io: a note of %d bytes is ignored", len(event.data))
+                return
             key = event.data.decode("utf-8", "replace")
             self._notes[key, event.id] = event.status, event.text
             while len(self._notes) > _MAX_KEPT:
@@ -423,7 +445,10 @@ class Hub:
         with self.lock:
             events = self.context.poll()
             for event in events:
-                self._on_event(event)
+                try:
+                    self._on_event(event)
+                except Exception:  # later events belong to other transfers
+                    logger.exception("mori.io: %s could not be handled", event.type.name)
             if any(event.type in _PEER_NEWS for event in events):
                 self._retry()
             if events:
@@ -449,8 +474,9 @@ class Hub:
             logger.warning("mori.io: %s", error)
         if self._mirror is not None:
             self._mirror[1].close()
-        for link in self._every_link():
-            self._end_waiting(link, "the engine was closed")
-        for status in self._running.values():
-            status._rest(is_quiet=is_quiet)
-            status.Update(StatusCode.ERR_BAD_STATE, "the engine was closed")
+        with self.lock:  # a post of another thread may have begun before
+            for link in self._every_link():
+                self._end_waiting(link, "the engine was closed")
+            for status in self._running.values():
+                status._rest(is_quiet=is_quiet)
+                status.Update(StatusCode.ERR_BAD_STATE, "the engine was closed")

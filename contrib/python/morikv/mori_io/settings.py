@@ -61,7 +61,7 @@ def _number(option: str, names: Iterable[str], low: int, high: int) -> Iterator[
     if name is None:
         return
     text = os.environ[name]
-    if text.strip().isdigit() and low <= int(text) <= high:
+    if text.isascii() and text.strip().isdigit() and low <= int(text) <= high:
         _log_once(logging.INFO, "%s=%s acts as %s", name, text, option)
         yield option, text.strip()
     else:

@@ -125,7 +125,8 @@ class TransferStatus:
 
     def _end(self, code: StatusCode, message: str) -> None:
         if self._code in (StatusCode.INIT, StatusCode.IN_PROGRESS):
-            self._code, self._message = code, message
+            self._message = message  # first: a caller that reads the code takes no lock
+            self._code = code
             if code != StatusCode.IN_PROGRESS and self._ended is not None:
                 self._ended.set()
 
