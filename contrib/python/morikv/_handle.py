@@ -9,10 +9,14 @@ plan that is being posted) is kept, with all objects it needs, and retried.
 A thread may close an object that others use. Calls that use an object are counted by the
 deque's append and pop, which are atomic. Closing removes the pointer first and then waits for
 calls that still use it. Two threads may close the same object.
+
+Results of the library have pointers to objects, and to memory that an object's end or the next
+poll frees. One lock of a context is held while they are read, and while an object is freed.
 """
 
 from __future__ import annotations
 
+import threading
 import time
 import weakref
 from collections import deque
@@ -41,6 +45,8 @@ class Owner:
         self.is_open = True
         self.home = Home("context")
         self.calls: deque[None] = deque()  # one entry for each call in progress
+        #: Taken inside of calls, which a forked child does not reach.
+        self.pointers = threading.Lock()
         self._open: deque[None] = deque([None])  # the thread that takes it closes the context
         self.live: weakref.WeakSet[Handle] = weakref.WeakSet()
         self.dead: deque[tuple[Any, Callable[[Any], int], tuple[Any, ...]]] = deque()
@@ -79,6 +85,8 @@ class Owner:
 
     def free_dead(self) -> None:
         """Free queued objects that are not in use."""
+        if not self.home.is_here:
+            return
         self.calls.append(None)
         try:
             self._free_dead()
@@ -91,8 +99,9 @@ class Owner:
                 entry = self.dead.popleft()
             except IndexError:  # another thread was quicker
                 return
-            if self.is_open and entry[1](entry[0]) == lib.MKV_ERR_BUSY:
-                self.dead.append(entry)
+            with self.pointers:
+                if self.is_open and entry[1](entry[0]) == lib.MKV_ERR_BUSY:
+                    self.dead.append(entry)
 
     def free_all(self) -> None:
         """Free also objects that are still referenced, except transfers that are not quiet
@@ -165,7 +174,8 @@ class Handle:
             if not self.owner.home.is_here:
                 return None  # the object and the calls in progress are the parent's
             _wait(self.calls)
-            status = (destroy or self._destroy)(pointer)
+            with self.owner.pointers:
+                status = (destroy or self._destroy)(pointer)
             if status != lib.MKV_OK:
                 self._pointers.append(pointer)
             check(status)

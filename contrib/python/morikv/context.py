@@ -189,9 +189,14 @@ class Peer:
         :raises BusyError: transfers use it; with ``force`` they fail.
         """
         mode = lib.MKV_CLOSE_FORCE if force else lib.MKV_CLOSE_FLUSH
-        pointer = self._handle.close(lambda peer: int(lib.mkv_peer_close(peer, mode)))
-        if pointer is not None:
-            self.context._peers.pop(int(ffi.cast("uintptr_t", pointer)), None)
+
+        def destroy(pointer: Any) -> int:
+            status = int(lib.mkv_peer_close(pointer, mode))
+            if status == lib.MKV_OK:  # the next peer may have its address
+                self.context._peers.pop(int(ffi.cast("uintptr_t", pointer)), None)
+            return status
+
+        self._handle.close(destroy)
 
 
 class Context:
@@ -371,14 +376,21 @@ class Context:
         blob = bytes(blob)
         c_name = ffi.new("char[]", name.encode()) if name is not None else ffi.NULL
         peer_p = ffi.new("mkv_peer_t **")
-        check(self._owner.call(lib.mkv_peer_add, blob, len(blob), c_name, peer_p))
-        return self._peer(peer_p[0])
+
+        def add(ctx: Any) -> Peer:
+            with self._owner.pointers:
+                check(lib.mkv_peer_add(ctx, blob, len(blob), c_name, peer_p))
+                return self._peer(peer_p[0])
+
+        peer: Peer = self._owner.call(add)
+        return peer
 
     def peers(self) -> list[Peer]:
         """Peers that are not closed, including those that connected to this context."""
         return list(self._peers.values())
 
     def _peer(self, pointer: Any) -> Peer:
+        """The caller holds the owner's lock for pointers."""
         key = int(ffi.cast("uintptr_t", pointer))
         if key not in self._peers:
             self._peers[key] = Peer(self, pointer)
@@ -461,9 +473,15 @@ class Context:
         array = ffi.new("mkv_event_t[]", max_events)
         count_p = ffi.new("size_t *")
         size = ffi.sizeof("mkv_event_t")
-        check(self._owner.call(lib.mkv_poll, array, size, max_events, count_p))
-        taken = (array[i] for i in range(count_p[0]))
-        return [self._event(event) for event in taken if event.type in _KNOWN_EVENTS]
+
+        def take(ctx: Any) -> list[Event]:
+            with self._owner.pointers:
+                check(lib.mkv_poll(ctx, array, size, max_events, count_p))
+                taken = (array[i] for i in range(count_p[0]))
+                return [self._event(event) for event in taken if event.type in _KNOWN_EVENTS]
+
+        events: list[Event] = self._owner.call(take)
+        return events
 
     def poll_one(self) -> Event | None:
         """Take the next event, if there is one. Does not progress."""

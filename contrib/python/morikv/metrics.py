@@ -22,7 +22,8 @@ from typing import Any
 
 from ._home import Home
 from .context import Context
-from .model import Backend, PeerState, Slow
+from .errors import InvalidError
+from .model import Backend, PeerInfo, PeerState, Slow
 
 _TIMES = (0.001, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 5.0)
 _SIZES = tuple(2.0**power for power in range(11, 35, 2))
@@ -84,6 +85,8 @@ _LATENCIES = {
 }
 #: Transfers that are counted together: a single one costs a tenth of a small transfer.
 _MAX_NEW = 1024
+#: Time that a client of an endpoint may be silent, in seconds.
+_CLIENT_S = 30.0
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 Labels = Mapping[str, object]
@@ -190,11 +193,19 @@ def _unique(names: Iterable[str]) -> Iterator[str]:
         yield name if seen[name] == 1 else f"{name}#{seen[name]}"
 
 
+def _infos(context: Context) -> Iterator[PeerInfo]:
+    for peer in context.peers():
+        try:
+            yield peer.query()
+        except InvalidError:  # another thread has closed it
+            pass
+
+
 def _peer_families(context: Context, labels: Labels) -> list[Family]:
     up = Family("morikv_peer_up", "gauge", "Whether a peer is connected")
     path = Family("morikv_peer_path", "gauge", "1 for the slowest transport used to a peer so far")
     slow = Family("morikv_peer_slow", "gauge", "1 for the reason of a slow path of GPU memory")
-    known = [peer.query() for peer in context.peers()]
+    known = list(_infos(context))
     for name, info in zip(_unique(info.name for info in known), known):
         of_peer = {**labels, "peer": name}
         up.add(of_peer, int(info.state == PeerState.READY))
@@ -267,6 +278,8 @@ class Endpoint:
         self, text: Callable[[], str], port: int = 0, host: str = "127.0.0.1"
     ) -> None:
         class Handler(BaseHTTPRequestHandler):
+            timeout = _CLIENT_S
+
             def do_GET(self) -> None:  # noqa: N802
                 if self.path.partition("?")[0] != "/metrics":
                     self.send_error(404, "expected /metrics")

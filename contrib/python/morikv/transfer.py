@@ -45,18 +45,24 @@ class Map:
     def query(self) -> dict[int, MapInfo]:
         """Sizes of the map, by component."""
         attr = ffi.new("mkv_map_attr_t *", {"size": ffi.sizeof("mkv_map_attr_t")})
-        check(self._handle.call(lib.mkv_map_query, attr))
-        found = (attr.components[i] for i in range(attr.num_components))
-        return {
-            each.component: MapInfo(
-                num_pairs=each.num_pairs,
-                bytes_per_unit=each.bytes_per_unit,
-                dst_bytes_per_unit=each.dst_bytes_per_unit,
-                num_sources=each.num_sources,
-                num_destinations=each.num_destinations,
-            )
-            for each in found
-        }
+
+        def read(pointer: Any) -> dict[int, MapInfo]:
+            """The components are the map's memory."""
+            check(lib.mkv_map_query(pointer, attr))
+            found = (attr.components[i] for i in range(attr.num_components))
+            return {
+                each.component: MapInfo(
+                    num_pairs=each.num_pairs,
+                    bytes_per_unit=each.bytes_per_unit,
+                    dst_bytes_per_unit=each.dst_bytes_per_unit,
+                    num_sources=each.num_sources,
+                    num_destinations=each.num_destinations,
+                )
+                for each in found
+            }
+
+        result: dict[int, MapInfo] = self._handle.call(read)
+        return result
 
     def plan(
         self, units: Mapping[int, tuple[Blocks, Blocks]], keep_order: bool = False
@@ -349,8 +355,14 @@ class Transfer:
     def done_data(self, leg: int = 0) -> bytes:
         """Passive side that is DONE: the bytes that came with a leg's seal."""
         data, length = ffi.new("void const **"), ffi.new("size_t *")
-        check(self._handle.call(lib.mkv_xfer_done_data, leg, data, length))
-        return bytes(ffi.buffer(data[0], length[0])) if length[0] else b""
+
+        def read(pointer: Any) -> bytes:
+            """The bytes are the transfer's memory."""
+            check(lib.mkv_xfer_done_data(pointer, leg, data, length))
+            return bytes(ffi.buffer(data[0], length[0])) if length[0] else b""
+
+        result: bytes = self._handle.call(read)
+        return result
 
     def declare_dead(self) -> None:
         """:meth:`Peer.declare_dead` for every peer that keeps this ended transfer from
@@ -394,9 +406,14 @@ class Transfer:
     def query_leg(self, leg: int) -> LegInfo:
         """Query a leg: legs of a source end separately, and LEG reports each."""
         attr = ffi.new("mkv_leg_attr_t *", {"size": ffi.sizeof("mkv_leg_attr_t")})
-        check(self._handle.call(lib.mkv_xfer_query_leg, leg, attr))
+
+        def read(pointer: Any) -> Peer | None:
+            with self.context._owner.pointers:
+                check(lib.mkv_xfer_query_leg(pointer, leg, attr))
+                return self.context._peer(attr.peer) if attr.peer != ffi.NULL else None
+
         return LegInfo(
-            peer=self.context._peer(attr.peer) if attr.peer != ffi.NULL else None,
+            peer=self._handle.call(read),
             status=Status.of(attr.status),
             error=text(attr.error),
             waiting_for=text(attr.waiting_for),

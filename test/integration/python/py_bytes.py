@@ -5,11 +5,14 @@ process; host memory, every byte compared."""
 from __future__ import annotations
 
 import sys
+import threading
 import unittest
 from array import array
 from unittest import mock
 
 import morikv
+import morikv.context
+import morikv.transfer
 from morikv import Bytes, EventType, Mode, Role, errors, memory
 from morikv.pieces import Pieces, numbers
 
@@ -175,6 +178,65 @@ class TwoContexts(unittest.TestCase):
             pairs.plan_bytes([Bytes([0], [SIZE], [1])])
         with self.assertRaises(errors.PairingError):
             pairs.plan_bytes([Bytes([0], [0], [1], layer=3)])
+
+
+class Meanwhile(unittest.TestCase):
+    """What another thread does while results of the library are read waits until they are."""
+
+    BRIEF_S = 0.3  # a call that waits for no lock has ended within
+    setUp, until = TwoContexts.setUp, TwoContexts.until
+
+    def beside(self, call):
+        """:return: a function that makes the call in another thread, which must not end."""
+
+        def begin(*_arguments, **_options):
+            if self.thread is None:
+                self.thread = threading.Thread(target=call)
+                self.thread.start()
+                self.thread.join(self.BRIEF_S)
+                self.is_waiting = self.thread.is_alive()
+
+        self.thread, self.is_waiting = None, False
+        return begin
+
+    def has_waited(self):
+        self.assertTrue(self.is_waiting)
+        self.thread.join(LIMIT_S)
+        self.assertFalse(self.thread.is_alive())
+
+    def before(self, place, name, call):
+        """Make a call in another thread before a function of the package runs."""
+        function, begin = getattr(place, name), self.beside(call)
+
+        def both(*arguments, **options):
+            begin()
+            return function(*arguments, **options)
+
+        return mock.patch.object(place, name, both)
+
+    def test_events_are_read_before_the_next_poll_frees_them(self):
+        here, there = self.sides
+        self.peer.send(5, 6, b"header")
+        with self.before(morikv.context, "EventType", there.context.poll):
+            event = self.until(there, morikv.EventType.MSG)
+        self.assertEqual((event.id, event.header), (5, b"header"))
+        self.has_waited()
+
+    def test_a_peer_is_closed_when_its_events_are_read(self):
+        here, there = self.sides
+        self.peer.send(5, 6)
+        with self.before(morikv.context, "EventType", lambda: self.back.close(force=True)):
+            self.assertIs(self.until(there, morikv.EventType.MSG).peer, self.back)
+        self.has_waited()
+        self.assertNotIn(self.back, there.context.peers())
+
+    def test_a_map_is_closed_when_its_components_are_read(self):
+        map = self.peer.map(intersect=True)
+        with self.before(morikv.transfer, "MapInfo", map.close):
+            self.assertEqual(list(map.query()), [0])
+        self.has_waited()
+        with self.assertRaises(morikv.errors.InvalidError):
+            map.query()
 
 
 class Numbers(unittest.TestCase):

@@ -13,6 +13,7 @@ import json
 import os
 import random
 import re
+import socket
 import subprocess
 import sys
 import threading
@@ -741,6 +742,19 @@ class Defects(unittest.TestCase):
             self.assertIn("closed", status.Message())
         self.assertIsNone(self.hub._mirror)
         self.hub.context.close()
+
+    def test_a_peer_that_is_closed_meanwhile_costs_no_figures(self):
+        context = self.hub.context
+        closed = mock.Mock(query=mock.Mock(side_effect=morikv.errors.InvalidError(-1, "closed")))
+        with mock.patch.object(context, "peers", return_value=[closed, *context.peers()]):
+            self.assertIn("defects-b", self.engine.metrics())
+
+    def test_a_silent_client_of_an_endpoint_is_cut(self):
+        with mock.patch("morikv.metrics._CLIENT_S", 0.1):
+            endpoint = morikv.metrics.Endpoint(self.engine.metrics)
+        with endpoint, socket.create_connection(("127.0.0.1", endpoint.port)) as client:
+            client.settimeout(LIMIT_MS / 1000)
+            self.assertEqual(client.recv(1), b"")
 
     def test_a_note_has_a_bound(self):
         note = mock.Mock(type=EventType.NOTE, data=bytes(4097), operation=None)
