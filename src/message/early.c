@@ -18,7 +18,14 @@ static void mkv_early_remove(mkv_peer_t *peer, mkv_packet_t *packet)
 static void mkv_early_remove_abort(mkv_peer_t *peer, mkv_packet_t *packet)
 {
     --peer->num_early_aborts;
+    peer->early_abort_bytes -= packet->length;
     mkv_packet_free(packet);
+}
+
+static bool mkv_early_has_room_for_aborts(const mkv_peer_t *peer)
+{
+    return (peer->num_early_aborts <= peer->ctx->tuning.early_messages) &&
+           (peer->early_abort_bytes <= peer->ctx->opts->max_queued);
 }
 
 static mkv_packet_t *mkv_early_packet(mkv_peer_t *peer, const mkv_msg_t *msg,
@@ -79,7 +86,9 @@ void mkv_early_add_abort(mkv_peer_t *peer, const mkv_msg_t *msg, const void *dat
         return;
     }
     mkv_list_add_tail(&peer->early_aborts, &packet->list);
-    if (++peer->num_early_aborts > peer->ctx->tuning.early_messages) {
+    ++peer->num_early_aborts;
+    peer->early_abort_bytes += length;
+    while (!mkv_early_has_room_for_aborts(peer)) {
         MKV_COUNT(peer, msgs_dropped, 1);
         mkv_early_remove_abort(peer,
                                mkv_list_head(&peer->early_aborts, mkv_packet_t, list));
@@ -155,6 +164,7 @@ void mkv_early_take(mkv_peer_t *peer, uint64_t id, uint32_t epoch, mkv_list_t *t
             mkv_list_del(&packet->list);
             mkv_list_add_tail(taken, &packet->list);
             --peer->num_early_aborts;
+            peer->early_abort_bytes -= packet->length;
         }
     }
 }
@@ -164,5 +174,5 @@ void mkv_early_cleanup(mkv_peer_t *peer)
     mkv_packets_cleanup(&peer->early);
     mkv_packets_cleanup(&peer->early_aborts);
     peer->num_early = peer->num_early_aborts = 0;
-    peer->early_bytes = 0;
+    peer->early_bytes = peer->early_abort_bytes = 0;
 }

@@ -118,7 +118,7 @@ struct mkv_peer {
     mkv_list_t legs;
     mkv_list_t early; /**< Packets for transfers not open here */
     unsigned num_early;
-    size_t early_bytes;
+    size_t early_bytes, early_abort_bytes;
     mkv_list_t early_aborts; /**< TERMs of these; the oldest first */
     unsigned num_early_aborts;
 

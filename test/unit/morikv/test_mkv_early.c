@@ -3,6 +3,7 @@
 /* Messages about a transfer that is not open here yet: each is kept for that transfer
  * alone, within bounds, and is dropped in time. */
 
+#include "src/message/early.h"
 #include "src/peer/packet.h"
 
 #include "test/support/mkv_pair.h"
@@ -159,6 +160,29 @@ START_TEST(unopened_messages_are_dropped)
 }
 END_TEST
 
+/* A peer may add bytes to an abort, as those of a later version would */
+START_TEST(early_aborts_are_bounded_by_their_bytes)
+{
+    static uint8_t data[1u << 18];
+    mkv_msg_t msg = {.type = MKV_MSG_TERM};
+    mkv_peer_t *peer;
+    uint64_t dropped;
+
+    pair_set("MAX_MESSAGE", "256k");
+    pair_set("MAX_QUEUED", "1m");
+    pair_setup();
+    peer = A->peers[1];
+    dropped = pair_stats(A).msgs_dropped;
+    for (msg.id = 1; msg.id <= 6; ++msg.id) {
+        mkv_early_add_abort(peer, &msg, data, sizeof(data));
+    }
+    ck_assert_uint_eq(peer->num_early_aborts, 4);
+    ck_assert_uint_eq(pair_stats(A).msgs_dropped, dropped + 2);
+    mkv_early_cleanup(peer);
+    pair_teardown();
+}
+END_TEST
+
 /* The block list and the writer's abort, sent without knowledge of it, cross on the
  * way: the writer's answer makes the reader's blocks quiet. Loop index: the writer's
  * transfer is still there, or was closed */
@@ -301,6 +325,7 @@ int main(void)
     tcase_add_loop_test(tcase, what_is_refused_is_of_its_id_and_epoch, 0, 2);
     tcase_add_test(tcase, unopened_messages_are_dropped);
     tcase_add_loop_test(tcase, unpolled_requests_are_bounded, 0, 2);
+    tcase_add_test(tcase, early_aborts_are_bounded_by_their_bytes);
     tcase_add_loop_test(tcase, an_early_abort_is_answered_as_drained, 0, 2);
     tcase_add_test(tcase, a_sleep_ends_when_a_time_is_over);
     tcase_add_test(tcase, a_sleep_ends_when_calls_have_had_their_time);
