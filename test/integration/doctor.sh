@@ -298,10 +298,12 @@ report alike.json SAFE gfx942 ''
 report bad.json 'NOT SAFE' gfx942 ''
 report other.json SAFE gfx90a ''
 report fake.json SAFE gfx942 '"hipcpu"'
+echo '[]' >"$reports/a.json"
 doctor=$work/bin/mori_doctor run
 grep -q '^green  *report  *alike.json is of a machine like this one (2026-12-01, 0.1.0): xGMI put SAFE (96 % of TransferBench)$' "$work/out" ||
     fail "the report of a machine alike is not cited"
 grep -q '^yellow  *report  *bad.json .*xGMI put NOT SAFE' "$work/out" || fail "a red report of a machine alike is not yellow"
+grep -q '^skip  *report  *a.json is no report of mori_prove' "$work/out" || fail "a damaged report hides others"
 ! grep -q 'report  *\(other\|fake\).json' "$work/out" || fail "a report of another machine is cited"
 grep -q '^green  *selftest  *host memory over tcp: 1.5 GB/s for 2.0 s, put host>host: tcp' "$work/out" || fail "no measurement is reported"
 grep -q '^red  *selftest  *host memory over mori_rdma goes another way' "$work/out" || fail "another path passes"
