@@ -42,7 +42,7 @@ prove() {
 }
 
 # the control
-prove good 0 '^SIMULATED by hipcpu' '^SAFE  *xGMI put' '^SAFE  *xGMI get' '^SAFE  *xGMI lists' '^SAFE  *xGMI messages' '^SAFE  *host memory' \
+prove good 0 '^SIMULATED by hipcpu' '^LIMITED by --quick' '^SAFE  *xGMI put' '^SAFE  *xGMI get' '^SAFE  *xGMI lists' '^SAFE  *xGMI messages' '^SAFE  *host memory' \
     '^SAFE  *NIC, host memory' '^SAFE  *NIC, GPU memory' '^SAFE  *NIC, dma-buf' '^SAFE  *NIC, peer memory' \
     '^SAFE  *NIC, read by a kernel' '^  not seen  *a killed peer' '^  not seen  *copies of several processes on a GPU' \
     '^  not seen  *a graph that is replayed' '^  not seen  *memory that slept' '^  not seen  *a kernel behind the flush' \
@@ -139,15 +139,32 @@ prove same 0 -- --path 'xGMI put'
 if "$build/contrib/mori_prove" compare "$work/same.json" "$work/tcp.json" >"$work/out"; then
     fail "a red report is not worse"
 fi
+grep -q 'same.json: SIMULATED LIMITED' "$work/out" || fail "compare does not name a report of stand-ins"
 grep -q '^xGMI put  *SAFE  *NOT SAFE  *changed' "$work/out" || fail "compare has no line of the path"
 if "$build/contrib/mori_prove" compare "$work/same.json" "$work/alone.json" >"$work/out"; then
     fail "a report that lacks a proven path is not worse"
 fi
-echo '{}' >"$work/other.json"
-if "$build/contrib/mori_prove" compare "$work/same.json" "$work/other.json" >"$work/out" 2>&1; then
-    fail "compare takes any JSON"
-fi
-grep -q 'other.json is no ucx-mori-report of version' "$work/out" || fail "compare does not name the schema"
+# files that are no report, or a damaged one: another status than that of a worse one
+refused() { # TEXT, of the file other.json
+    local status=0
+    "$build/contrib/mori_prove" compare "$work/same.json" "$work/other.json" >"$work/out" 2>&1 || status=$?
+    [ $status = 3 ] || fail "compare of $1: exit status $status; expected 3"
+    grep -q "^mori_prove: .*other.json.*$1" "$work/out" || fail "compare: no line '$1'"
+}
+echo '{}' >"$work/other.json" && refused 'is no ucx-mori-report of version'
+head -c 2000 "$work/same.json" >"$work/other.json" && refused 'expected a report.json'
+printf '\377\376' >"$work/other.json" && refused 'expected a report.json'
+for damage in 's/"verdict": "SAFE"/"verdict": "FINE"/' 's/"gb_per_s": [0-9.]*/"gb_per_s": null/' 's/"state"/"status"/' 's/"verdicts": /"verdict": /'; do
+    sed "$damage" "$work/same.json" >"$work/other.json" && refused 'as mori_prove writes them'
+done
+# the reader of the lines leaves, and a folder is no text
+mkdir "$work/$(printf 'a\377')"
+PYTHONUTF8=1 "$build/contrib/mori_prove" --report "$work/$(printf 'a\377')/r.json" --quick --path 'NIC, link' --flap eth7 --minutes 0.001 >"$work/out" 2>&1
+grep -q '^please send .*r.json' "$work/out" || fail "a folder whose name is no text"
+"$build/contrib/mori_prove" --report "$work/pipe.json" --quick --path 'xGMI put' --minutes 0.001 2>"$work/out" | true
+! grep -q Traceback "$work/out" || fail "a reader that leaves"
+ln -s /dev/full "$work/full.json"
+prove full 3 '^NOT PROVEN  *xGMI put' 'full.json: No space left on device; the report is lost' -- --path 'xGMI put' --minutes 0.001
 # a report that cannot be written is refused before anything runs
 prove /missing/x 3 "argument --report: .*/missing/x.json.*expected a file that can be written" --
 
@@ -209,7 +226,10 @@ def verdict(*stages, left=0):
 assert verdict(green) == "SAFE"
 assert verdict(green, left=1) == "NOT PROVEN"
 red = {**green, "green": False, "nics": ["a:1", "b:1"]}
-assert verdict(green, {**red, "reason": "expected mori_rdma alone, went by rndv, tcp: words"}) == "SAFE"
+apart = {**red, "reason": "expected mori_rdma alone, went by rndv, tcp: words"}
+alone = [{**green, "nics": [port, port]} for port in ("a:1", "b:1")]
+assert verdict(*alone, apart) == "SAFE"
+assert verdict(alone[0], apart) == "NOT SAFE"  # b:1 may be the fault
 assert verdict(green, {**red, "reason": "expected port a:1, went by b:1"}) == "NOT SAFE"
 
 # the rates of others
@@ -236,13 +256,14 @@ prove.os.environ["HIP_VISIBLE_DEVICES"] = "5,3"
 assert rates(["rbt"])[0] == {}  # ROCr does not read that variable
 
 # each cause of a failed stage that no run above has
-row = {"path": "put host>host: rdma (zero-copy mori_rdma/a:1)", "gb_per_s": 1.0}
+row = {"path": "put host>host: rdma (zero-copy mori_rdma/a:1)", "gb_per_s": 1.0, "checked": True}
 nic = next(path for path in prove.PATHS if path.transport == "mori_rdma")
 messages = next(path for path in prove.PATHS if path.is_message)
 good = "every byte checked"
-xgmi = {"path": "put rocm>rocm: xgmi (zero-copy mori_xgmi/xgmi)"}
-reds = [(nic, (3, "", []), "ended with status 3"), (nic, (0, good, []), "measured nothing"), (nic, (0, "", [row]), "not compared"),
-        (nic, (0, good, [{"path": "put"}]), "names no transport"), (messages, (0, good, [xgmi]), "no lane of messages")]
+xgmi = {"path": "put rocm>rocm: xgmi (zero-copy mori_xgmi/xgmi)", "checked": True}
+mixed = {**row, "path": "put host>host: 50% on mori_rdma/a:1 and 50% on srd/b:1"}
+reds = [(nic, (3, "", []), "ended with status 3"), (nic, (0, good, []), "measured nothing"), (nic, (0, good, [row, {**row, "checked": False}]), "not compared"),
+        (nic, (0, good, [{**row, "path": "put"}]), "names no transport"), (nic, (0, good, [mixed]), "went by srd:"), (messages, (0, good, [xgmi]), "no lane of messages")]
 for red, result, reason in reds:
     assert reason in prove.judge(red, prove.Result(*result)), (reason, prove.judge(red, prove.Result(*result)))
 assert prove.judge(nic, prove.Result(0, good, [row]), "a:1") == ""
@@ -251,6 +272,22 @@ assert prove.judge(nic, both) == "error: of the other", prove.judge(nic, both)
 sides = [prove.subprocess.Popen(["sleep", "1"]), prove.subprocess.Popen(["sh", "-c", "exit 3"])]
 assert prove.wait_for_both(sides, 100) == (3, 1)
 assert "expected port b:1, went by a:1" in prove.judge(nic, prove.Result(0, good, [row]), "b:1")
+
+# a way of registering that fails otherwise than by a refusal
+ways = [{"path": path.name, "of": "", "verdict": "SAFE", "reason": ""}]
+ways += [{"path": "", "of": path.name, "verdict": "NOT SAFE", "reason": reason} for reason in ("ERROR Endpoint timeout", "has no dma-buf")]
+prove.weigh_ways(ways)
+assert [way["verdict"] for way in ways] == ["SAFE", "NOT SAFE", "NOT PROVEN"], ways
+
+# what leaves out pairs or paths, and the stand-in of the driver
+prove.Job.num_gpus, options = 8, prove.Job.options
+prove.Job.options = argparse.Namespace(quick=True, gpus=2, path=["xGMI"])
+assert prove.limited() == ["--quick", "--gpus 2", "--path 'xGMI'"], prove.limited()
+prove.doctor.looks, prove.doctor.Module.log, prove.os.environ["LD_PRELOAD"] = list, prove.doctor.Output(0, ""), "/x/libkfdcpu.so"
+prove.examine()
+assert prove.Job.simulated == ["kfdcpu"], prove.Job.simulated
+del prove.os.environ["LD_PRELOAD"]
+prove.Job.options = options
 
 # texts of glibc, and a signal behind the result
 aborts = next(risk for risk in prove.RISKS if risk.issue == "rocm-systems PR 3256")
@@ -303,7 +340,7 @@ assert (late.status, late.text) == (124, "begun\n"), late
 prove.Job.options.limit = 1
 assert prove.judge(path, prove.Result(124, "begun\n", [])).endswith("its last line: begun")
 prove.getpass.getuser = lambda: "path"
-clean = prove.anonymous_values({"schema": "path", "path": "fe80::1:2ff:fe03:4 02:AB:cd:00:11:22 path other.example 12:30:59"})
-assert clean == {"schema": "path", "path": "ADDRESS MAC USER OTHER 12:30:59"}, clean
+clean = prove.anonymous_values({"schema": "path", "path": "fe80::1:2ff:fe03:4 [fd00::5] 02:AB:cd:00:11:22 path other.example 12:30:59"})
+assert clean == {"schema": "path", "path": "ADDRESS [ADDRESS] MAC USER OTHER 12:30:59"}, clean
 END
 exit $((failures > 0))
