@@ -36,7 +36,7 @@ TOKENS = 8
 MOVES = {
     "nixl": "calling _read_blocks",
     "moriio": "calling _read_blocks",
-    "mori-pull": "morikv: asking",
+    "mori-pull": "morikv: requesting",
     "mori-push": "morikv: posting",
 }
 
@@ -241,12 +241,14 @@ class Pair:
         transfer = None if self.is_push else self.prefill(prompts)
         for device in devices:
             wire("lose", device, "on")
-        if not self.is_push:
-            self.d.order(prompts, TOKENS, transfer)
-            self.d.wait_for_log(MOVES[self.connector], len(prompts))
-        self.p.kill()
-        for device in devices:
-            wire("lose", device, "off")
+        try:
+            if not self.is_push:
+                self.d.order(prompts, TOKENS, transfer)
+                self.d.wait_for_log(MOVES[self.connector], len(prompts))
+            self.p.kill()
+        finally:  # the next pair uses the same wire
+            for device in devices:
+                wire("lose", device, "off")
         return self.d.answer()
 
 
