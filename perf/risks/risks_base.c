@@ -6,6 +6,7 @@
 
 #include "perf/risks/risks_base.h"
 #include "perf/risks/risks_kernel.h"
+#include "base/muct_tuning.h"
 
 #include <dlfcn.h>
 #include <stdarg.h>
@@ -161,7 +162,7 @@ const muct_xgmi_window_t *risks_find(muct_xgmi_queue_t *used,
     const muct_xgmi_window_t *window;
 
     risks_need(muct_xgmi_map_get(used->map, key->peer, &key->key, used->device,
-                                 &region) == UCS_OK,
+                                 MUCT_XGMI_OPEN_LIMIT_MS, &region) == UCS_OK,
                "mapping");
     risks_need(muct_xgmi_queue_find(used, key, &window) == UCS_OK, "window");
     muct_xgmi_map_put(used->map, region);

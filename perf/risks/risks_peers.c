@@ -5,6 +5,7 @@
 #include "config.h"
 
 #include "perf/risks/risks_peers.h"
+#include "base/muct_tuning.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -212,7 +213,8 @@ static bool death_try(const risks_exporter_t *exporter, risks_death_t *death)
     memcpy(key.handle, memory.export.handle, sizeof(key.handle));
     risks_need(muct_xgmi_peer_get(memory.owner, &peer) == UCS_OK,
                "the other process' page");
-    if (muct_xgmi_map_get(map, peer, &key, 0, &region) != UCS_OK) {
+    if (muct_xgmi_map_get(map, peer, &key, 0, MUCT_XGMI_OPEN_LIMIT_MS, &region) !=
+        UCS_OK) {
         muct_xgmi_peer_put(peer);
         return false;
     }

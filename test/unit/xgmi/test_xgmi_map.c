@@ -86,7 +86,8 @@ static const muct_xgmi_region_t *get(unsigned i)
 {
     const muct_xgmi_region_t *region;
 
-    ck_assert_int_eq(muct_xgmi_map_get(map, peer, &keys[i], 0, &region), UCS_OK);
+    ck_assert_int_eq(muct_xgmi_map_get(map, peer, &keys[i], 0, LIMIT_S * 1000, &region),
+                     UCS_OK);
     return region;
 }
 
@@ -103,7 +104,8 @@ START_TEST(allocation_is_mapped_once)
 
     part.address += 100;
     part.length = 200;
-    ck_assert_int_eq(muct_xgmi_map_get(map, peer, &part, 0, &second), UCS_OK);
+    ck_assert_int_eq(muct_xgmi_map_get(map, peer, &part, 0, LIMIT_S * 1000, &second),
+                     UCS_OK);
     ck_assert_ptr_eq(first, second);
     ck_assert_uint_eq(muct_xgmi_map_num_regions(map), 1);
     muct_xgmi_map_put(map, first);
@@ -121,7 +123,8 @@ START_TEST(other_handle_at_the_same_address_is_another_allocation)
 
     other.base = keys[0].base;
     other.address = keys[0].address;
-    ck_assert_int_eq(muct_xgmi_map_get(map, peer, &other, 0, &region), UCS_OK);
+    ck_assert_int_eq(muct_xgmi_map_get(map, peer, &other, 0, LIMIT_S * 1000, &region),
+                     UCS_OK);
     ck_assert_uint_eq(muct_xgmi_map_num_regions(map), 2);
     muct_xgmi_map_put(map, region);
     muct_xgmi_map_put(map, busy);
@@ -140,7 +143,8 @@ START_TEST(memory_allocated_again_at_the_same_place_is_mapped_anew)
     xgmi_owner_alloc(&owner, LENGTH, &again);
     ck_assert_uint_eq(again.base, keys[0].base);
     ck_assert_mem_eq(again.handle, keys[0].handle, sizeof(again.handle));
-    ck_assert_int_eq(muct_xgmi_map_get(map, peer, &again, 0, &region), UCS_OK);
+    ck_assert_int_eq(muct_xgmi_map_get(map, peer, &again, 0, LIMIT_S * 1000, &region),
+                     UCS_OK);
     ck_assert_int_eq(*(const char *)(uintptr_t)(again.base + region->delta), 0);
     muct_xgmi_map_put(map, region);
 }
@@ -160,7 +164,8 @@ START_TEST(memory_of_another_size_at_the_same_place_is_mapped)
     xgmi_owner_free(&owner, &keys[0]);
     xgmi_owner_alloc(&owner, LENGTH - 100, &again);
     ck_assert_uint_eq(again.base, keys[0].base);
-    ck_assert_int_eq(muct_xgmi_map_get(map, peer, &again, 0, &region), UCS_OK);
+    ck_assert_int_eq(muct_xgmi_map_get(map, peer, &again, 0, LIMIT_S * 1000, &region),
+                     UCS_OK);
     ck_assert_int_eq(*(const char *)(uintptr_t)(again.base + region->delta), 0);
     ck_assert_uint_eq(muct_xgmi_map_num_regions(map), 2);
     muct_xgmi_map_put(map, region);
@@ -183,10 +188,11 @@ START_TEST(memory_that_overlaps_what_is_in_use_is_mapped_behind_it)
     fake_hip_set_rule("ipc-overlap", true);
     xgmi_owner_free(&owner, &keys[0]);
     xgmi_owner_alloc(&owner, LENGTH - 100, &again);
-    ck_assert_int_eq(muct_xgmi_map_get(map, peer, &again, 0, &region),
+    ck_assert_int_eq(muct_xgmi_map_get(map, peer, &again, 0, LIMIT_S * 1000, &region),
                      UCS_ERR_UNSUPPORTED);
     muct_xgmi_map_put(map, busy);
-    ck_assert_int_eq(muct_xgmi_map_get(map, peer, &again, 0, &region), UCS_OK);
+    ck_assert_int_eq(muct_xgmi_map_get(map, peer, &again, 0, LIMIT_S * 1000, &region),
+                     UCS_OK);
     muct_xgmi_map_put(map, region);
 }
 END_TEST
@@ -291,8 +297,9 @@ START_TEST(many_allocations_are_mapped_once)
     for (round = 0; round < 3; ++round) {
         for (i = 0; i < num_each; ++i) {
             for (p = 0; p < NUM_PEERS; ++p) {
-                ck_assert_int_eq(
-                    muct_xgmi_map_get(large, peers[p], &all[p][i], 0, &region), UCS_OK);
+                ck_assert_int_eq(muct_xgmi_map_get(large, peers[p], &all[p][i], 0,
+                                                   LIMIT_S * 1000, &region),
+                                 UCS_OK);
                 muct_xgmi_map_put(large, region);
             }
         }
@@ -332,10 +339,10 @@ START_TEST(way_that_failed_is_tried_again_a_minute_later)
     const muct_xgmi_region_t *region = NULL;
 
     fail_opens(3, 17);
-    ck_assert_int_eq(muct_xgmi_map_get(map, peer, &keys[0], 0, &region),
+    ck_assert_int_eq(muct_xgmi_map_get(map, peer, &keys[0], 0, LIMIT_S * 1000, &region),
                      UCS_ERR_UNSUPPORTED);
     seconds_passed = 50;
-    ck_assert_int_eq(muct_xgmi_map_get(map, peer, &keys[0], 0, &region),
+    ck_assert_int_eq(muct_xgmi_map_get(map, peer, &keys[0], 0, LIMIT_S * 1000, &region),
                      UCS_ERR_UNSUPPORTED);
     ck_assert_uint_eq(fake_hip_calls("hipIpcOpenMemHandle"), 3);
     seconds_passed = 70;
@@ -358,17 +365,18 @@ START_TEST(handle_of_a_living_peer_that_does_not_open_is_no_way)
     unsigned long num_calls;
 
     fail_opens(rows[_i].tries, rows[_i].error);
-    ck_assert_int_eq(muct_xgmi_map_get(map, peer, &keys[0], 0, &region),
+    ck_assert_int_eq(muct_xgmi_map_get(map, peer, &keys[0], 0, LIMIT_S * 1000, &region),
                      UCS_ERR_UNSUPPORTED);
     ck_assert_uint_eq(fake_hip_calls("hipIpcOpenMemHandle"), rows[_i].tries);
     num_calls = fake_hip_calls("hipIpcOpenMemHandle");
-    ck_assert_int_eq(muct_xgmi_map_get(map, peer, &keys[1], 0, &region),
+    ck_assert_int_eq(muct_xgmi_map_get(map, peer, &keys[1], 0, LIMIT_S * 1000, &region),
                      UCS_ERR_UNSUPPORTED);
     ck_assert_uint_eq(fake_hip_calls("hipIpcOpenMemHandle"), num_calls);
     ck_assert_ptr_null(region);
 
     /* another device may have one */
-    ck_assert_int_eq(muct_xgmi_map_get(map, peer, &keys[0], 1, &region), UCS_OK);
+    ck_assert_int_eq(muct_xgmi_map_get(map, peer, &keys[0], 1, LIMIT_S * 1000, &region),
+                     UCS_OK);
     muct_xgmi_map_put(map, region);
     muct_xgmi_map_drop_peer(map, keys[0].owner);
     get_and_put(0);
@@ -392,7 +400,7 @@ START_TEST(peer_with_a_lock_kept_by_a_child_is_dead_by_its_pidfd)
     ck_assert_int_eq(fcntl(fd, F_OFD_SETLK, &lock), 0);
     ck_assert(muct_xgmi_peer_was_alive(peer));
     ck_assert(!muct_xgmi_peer_is_alive(peer));
-    ck_assert_int_eq(muct_xgmi_map_get(map, peer, &keys[0], 0, &region),
+    ck_assert_int_eq(muct_xgmi_map_get(map, peer, &keys[0], 0, LIMIT_S * 1000, &region),
                      UCS_ERR_UNREACHABLE);
     ck_assert_ptr_null(region);
     ck_assert(!muct_xgmi_peer_was_alive(peer));
@@ -433,7 +441,7 @@ START_TEST(other_memory_than_the_exported_is_not_used)
     const muct_xgmi_region_t *region = NULL;
 
     fake_hip_set_rule("open-other", true);
-    ck_assert_int_eq(muct_xgmi_map_get(map, peer, &keys[0], 0, &region),
+    ck_assert_int_eq(muct_xgmi_map_get(map, peer, &keys[0], 0, LIMIT_S * 1000, &region),
                      UCS_ERR_UNSUPPORTED);
     ck_assert_ptr_null(region);
     ck_assert_uint_eq(fake_hip_calls("hipIpcOpenMemHandle"), 3);
@@ -450,7 +458,7 @@ START_TEST(handle_that_fails_beside_others_is_tried_again)
 
     get_and_put(0);
     fail_opens(3, 17);
-    ck_assert_int_eq(muct_xgmi_map_get(map, peer, &keys[1], 0, &region),
+    ck_assert_int_eq(muct_xgmi_map_get(map, peer, &keys[1], 0, LIMIT_S * 1000, &region),
                      UCS_ERR_UNSUPPORTED);
     get_and_put(1);
 }
@@ -462,7 +470,7 @@ START_TEST(handle_under_a_void_key_fails_no_peer)
 
     ck_assert_int_eq(xgmi_owner_invalidate(&owner, &keys[0], 1000), UCS_OK);
     fake_hip_fail("hipIpcOpenMemHandle", 1, 17);
-    ck_assert_int_eq(muct_xgmi_map_get(map, peer, &keys[0], 0, &region),
+    ck_assert_int_eq(muct_xgmi_map_get(map, peer, &keys[0], 0, LIMIT_S * 1000, &region),
                      UCS_ERR_UNREACHABLE);
     get_and_put(1);
 }
@@ -615,6 +623,21 @@ START_TEST(mapping_of_a_peer_that_is_forgotten_meanwhile_is_not_kept)
 }
 END_TEST
 
+START_TEST(wait_for_a_region_has_a_limit)
+{
+    const muct_xgmi_region_t *region;
+
+    stop_owner();
+    ck_assert_int_eq(muct_xgmi_map_get(map, peer, &keys[0], 0, 50, &region),
+                     UCS_ERR_TIMED_OUT);
+    kill(owner.pid, SIGCONT);
+    ck_assert_int_eq(muct_xgmi_map_get(map, peer, &keys[0], 0, LIMIT_S * 1000, &region),
+                     UCS_OK);
+    muct_xgmi_map_put(map, region);
+    ck_assert_uint_eq(fake_hip_calls("hipIpcOpenMemHandle"), 1);
+}
+END_TEST
+
 /* What waits behind it fails at once, and is never opened. */
 START_TEST(late_mapping_of_a_forgotten_peer_is_closed)
 {
@@ -711,7 +734,8 @@ START_TEST(full_address_space_costs_idle_regions_first)
 
     get_and_put(0);
     fake_hip_fail("hipIpcOpenMemHandle", 1, MUCT_HIP_OUT_OF_MEMORY);
-    ck_assert_int_eq(muct_xgmi_map_get(map, peer, &keys[1], 0, &region), UCS_OK);
+    ck_assert_int_eq(muct_xgmi_map_get(map, peer, &keys[1], 0, LIMIT_S * 1000, &region),
+                     UCS_OK);
     ck_assert_uint_eq(muct_xgmi_map_num_regions(map), 1);
     muct_xgmi_map_put(map, region);
 }
@@ -729,7 +753,7 @@ START_TEST(dead_peer_loses_its_mappings_without_copies)
     }
     muct_xgmi_map_drop_peer(map, keys[0].owner);
     ck_assert_uint_eq(muct_xgmi_map_num_regions(map), 1);
-    ck_assert_int_eq(muct_xgmi_map_get(map, peer, &keys[2], 0, &region),
+    ck_assert_int_eq(muct_xgmi_map_get(map, peer, &keys[2], 0, LIMIT_S * 1000, &region),
                      UCS_ERR_UNREACHABLE);
     muct_xgmi_map_put(map, busy);
     ck_assert_uint_eq(muct_xgmi_map_num_regions(map), 0);
@@ -856,6 +880,7 @@ int main(void)
     tcase_add_test(tcase, first_mapping_that_opens_in_time_decides_about_the_path);
     tcase_add_test(tcase, failure_is_reported_to_users_of_the_mapping);
     tcase_add_test(tcase, mapping_of_a_peer_that_is_forgotten_meanwhile_is_not_kept);
+    tcase_add_test(tcase, wait_for_a_region_has_a_limit);
     tcase_add_test(tcase, late_mapping_of_a_forgotten_peer_is_closed);
     tcase_add_test(tcase, forgetting_a_peer_waits_for_no_stream);
     tcase_add_test(tcase, forgetting_a_peer_is_safe_beside_calls_of_the_application);

@@ -659,7 +659,7 @@ ucs_status_t muct_xgmi_map_try(muct_xgmi_map_t *map, muct_xgmi_peer_t *peer,
 
 ucs_status_t muct_xgmi_map_get(muct_xgmi_map_t *map, muct_xgmi_peer_t *peer,
                                const muct_xgmi_key_t *key, int device,
-                               const muct_xgmi_region_t **region_p)
+                               unsigned limit_ms, const muct_xgmi_region_t **region_p)
 {
     muct_xgmi_map_region_t *region = NULL;
     struct timespec until;
@@ -668,7 +668,7 @@ ucs_status_t muct_xgmi_map_get(muct_xgmi_map_t *map, muct_xgmi_peer_t *peer,
     pthread_mutex_lock(&map->lock);
     status = muct_xgmi_map_find_or_open(map, peer, key, device, &region);
     if (status == UCS_INPROGRESS) {
-        muct_xgmi_map_time_in(MUCT_XGMI_OPEN_LIMIT_MS, &until);
+        muct_xgmi_map_time_in(limit_ms, &until);
         status = muct_xgmi_map_wait(map, region, &until);
     }
     if (status == UCS_INPROGRESS) {

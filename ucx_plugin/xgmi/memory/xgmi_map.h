@@ -113,11 +113,12 @@ ucs_status_t muct_xgmi_map_try(muct_xgmi_map_t *map, muct_xgmi_peer_t *peer,
                                const muct_xgmi_region_t **region_p);
 
 
-/** Like @ref muct_xgmi_map_try, but blocks until the memory is opened, or for
- * MUCT_XGMI_OPEN_LIMIT_MS. A thread that posts or makes progress must not call it. */
+/** Like @ref muct_xgmi_map_try, but blocks until the memory is opened, or the time has
+ * expired: UCS_ERR_TIMED_OUT. A thread that posts or makes progress must not call it.
+ */
 ucs_status_t muct_xgmi_map_get(muct_xgmi_map_t *map, muct_xgmi_peer_t *peer,
                                const muct_xgmi_key_t *key, int device,
-                               const muct_xgmi_region_t **region_p);
+                               unsigned limit_ms, const muct_xgmi_region_t **region_p);
 
 
 /**

@@ -9,6 +9,7 @@
 
 #include "base/muct_lock.h"
 #include "base/muct_log.h"
+#include "base/muct_tuning.h"
 #include "xgmi/memory/xgmi_global.h"
 
 #include <inttypes.h>
@@ -181,7 +182,8 @@ ucs_status_t muct_xgmi_rkey_ptr(uct_component_t *component, uct_rkey_t handle,
 
     if (rkey->ptr_region == NULL) {
         status = muct_xgmi_map_get(muct_xgmi_global.map, rkey->peer, &rkey->key,
-                                   (device < 0) ? 0 : device, &rkey->ptr_region);
+                                   (device < 0) ? 0 : device, MUCT_XGMI_OPEN_LIMIT_MS,
+                                   &rkey->ptr_region);
         if (status != UCS_OK) {
             return status;
         }
