@@ -160,6 +160,8 @@ static void ranks_add_part(ranks_rank_t *rank, uint32_t index, uint8_t *at)
                            .unit_bytes = unit.bytes,
                            .unit_stride = unit.stride,
                            .n_units = RANKS_BLOCKS,
+                           .mem_type = (rank->set->gpu != NULL) ? UCS_MEMORY_TYPE_ROCM
+                                                                : UCS_MEMORY_TYPE_HOST,
                            .tokens_per_unit = part->tokens[rank->set->side],
                            .outer = part->outer,
                            .inner_bytes = part->inner,
@@ -197,6 +199,32 @@ static void ranks_add_regions(ranks_rank_t *rank)
     RANKS_OK(mkv_regions_commit(rank->ctx, NULL));
 }
 
+static void ranks_copy(const ranks_rank_t *rank, void *to, const void *from,
+                       size_t length)
+{
+    if (rank->set->gpu == NULL) {
+        memcpy(to, from, length);
+    } else {
+        MKV_REQUIRE(rank->set->gpu->copy(to, from, length), "no copy");
+    }
+}
+
+static void ranks_alloc(ranks_rank_t *rank)
+{
+    const ranks_gpu_t *gpu = rank->set->gpu;
+    uint8_t *contents = malloc(rank->length);
+
+    MKV_REQUIRE(contents != NULL, "no memory");
+    memset(contents, RANKS_UNTOUCHED, rank->length);
+    if (rank->set->side == RANKS_SRC) {
+        ranks_fill(rank, contents);
+    }
+    rank->mem = (gpu != NULL) ? gpu->alloc(rank->length) : malloc(rank->length);
+    MKV_REQUIRE(rank->mem != NULL, "no memory");
+    ranks_copy(rank, rank->mem, contents, rank->length);
+    free(contents);
+}
+
 static void ranks_open_one(ranks_set_t *set, uint32_t index)
 {
     mkv_open_params_t params = {.size = sizeof(params),
@@ -216,12 +244,7 @@ static void ranks_open_one(ranks_set_t *set, uint32_t index)
         unit = ranks_unit(&set->parts[i], rank);
         rank->length += RANKS_LAYERS * ranks_region_bytes(&unit);
     }
-    rank->mem = malloc(rank->length);
-    MKV_REQUIRE(rank->mem != NULL, "no memory");
-    memset(rank->mem, RANKS_UNTOUCHED, rank->length);
-    if (set->side == RANKS_SRC) {
-        ranks_fill(rank, rank->mem);
-    }
+    ranks_alloc(rank);
     ranks_add_regions(rank);
 }
 
@@ -430,18 +453,20 @@ bool ranks_are_quiet(const ranks_set_t *set)
 
 static bool ranks_is_right(const ranks_rank_t *rank, char *text, size_t size)
 {
-    uint8_t *wanted = malloc(rank->length);
+    uint8_t *wanted = malloc(2 * rank->length);
+    uint8_t *found = wanted + rank->length;
     size_t i = 0;
 
     MKV_REQUIRE(wanted != NULL, "no memory");
+    ranks_copy(rank, found, rank->mem, rank->length);
     memset(wanted, RANKS_UNTOUCHED, rank->length);
     ranks_fill(rank, wanted);
-    while ((i < rank->length) && (rank->mem[i] == wanted[i])) {
+    while ((i < rank->length) && (found[i] == wanted[i])) {
         ++i;
     }
     if (i < rank->length) {
         snprintf(text, size, "rank %u of %u: byte %zu of %zu is %u, expected %u",
-                 rank->rank, rank->set->num, i, rank->length, rank->mem[i], wanted[i]);
+                 rank->rank, rank->set->num, i, rank->length, found[i], wanted[i]);
     }
     free(wanted);
     return i == rank->length;
@@ -457,6 +482,16 @@ bool ranks_are_right(const ranks_set_t *set, char *text, size_t size)
         }
     }
     return true;
+}
+
+void ranks_spoil(const ranks_set_t *set)
+{
+    const ranks_rank_t *rank = &set->ranks[set->num - 1];
+    uint8_t byte;
+
+    ranks_copy(rank, &byte, &rank->mem[rank->length / 2], 1);
+    byte ^= 1;
+    ranks_copy(rank, &rank->mem[rank->length / 2], &byte, 1);
 }
 
 void ranks_check_maps(const ranks_set_t *set)
@@ -555,6 +590,10 @@ void ranks_close(ranks_set_t *set)
     }
     for (i = 0; i < set->num; ++i) {
         RANKS_OK(mkv_close(set->ranks[i].ctx));
-        free(set->ranks[i].mem);
+        if (set->gpu != NULL) {
+            MKV_REQUIRE(set->gpu->free(set->ranks[i].mem), "GPU memory was not freed");
+        } else {
+            free(set->ranks[i].mem);
+        }
     }
 }

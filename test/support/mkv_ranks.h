@@ -48,6 +48,13 @@ typedef struct ranks_rank {
     bool is_done, is_quiet;
 } ranks_rank_t;
 
+/** GPU memory, by the calls of mkv_hip.h. */
+typedef struct ranks_gpu {
+    void *(*alloc)(size_t length);
+    int (*free)(void *addr);
+    int (*copy)(void *to, const void *from, size_t length);
+} ranks_gpu_t;
+
 /** All ranks of one side. */
 struct ranks_set {
     const ranks_part_t *parts;
@@ -55,7 +62,8 @@ struct ranks_set {
     int side;
     uint32_t num, num_others;
     mkv_mode_t mode;
-    uint32_t map_flags; /**< Beside MKV_MAP_SRC or _DST */
+    const ranks_gpu_t *gpu; /**< NULL: the caches are in host memory */
+    uint32_t map_flags;     /**< Beside MKV_MAP_SRC or _DST */
     ranks_rank_t ranks[RANKS_MAX];
 };
 
@@ -85,6 +93,9 @@ bool ranks_are_quiet(const ranks_set_t *set);
  * @param [out] text  First wrong place.
  */
 bool ranks_are_right(const ranks_set_t *set, char *text, size_t size);
+
+/** Change a byte in the middle of the last rank's memory. */
+void ranks_spoil(const ranks_set_t *set);
 
 /** Check the maps: parts add up, and the number of sources is that of ranks with data.
  */
