@@ -724,6 +724,43 @@ class Defects(unittest.TestCase):
         posts.return_value = None  # done
         self.assertEqual(self.engine.wait_all(statuses, LIMIT_MS), StatusCode.SUCCESS)
 
+    def test_the_last_of_many_that_wait_can_be_aborted(self):
+        with self.hub.lock:
+            posts = self.fail_posts(morikv.errors.BusyError)
+            statuses = [self.write() for _ in range(5)]
+            statuses[-1].Abort()
+            self.hub._retry()
+            self.assertEqual([status.Failed() for status in statuses], [False] * 4 + [True])
+            self.assertIn("aborted", statuses[-1].Message())
+        posts.side_effect = None
+        posts.return_value = None  # done
+        self.assertEqual(self.engine.wait_all(statuses[:4], LIMIT_MS), StatusCode.SUCCESS)
+
+    def test_posts_that_wait_for_a_peer_that_is_closed_fail(self):
+        with self.hub.lock:
+            posts = self.fail_posts(morikv.errors.BusyError)
+            statuses = [self.write() for _ in range(2)]
+            posts.side_effect = morikv.errors.NotFoundError(0, "on purpose")
+            closed = morikv.errors.InvalidError(-1, "the object is closed")
+            with mock.patch.object(morikv.Peer, "query", side_effect=closed):
+                self.hub._retry()
+        for status in statuses:
+            self.assertTrue(status.Failed())
+            self.assertIn("is closed", status.Message())
+
+    def test_a_result_that_cannot_be_read_is_a_failure(self):
+        status = TransferStatus()
+        operation = mock.Mock()
+        operation.query.side_effect = morikv.errors.InvalidError(-1, "on purpose")
+        event = mock.Mock(type=EventType.QUIET, operation=operation, value=0)
+        with self.hub.lock:
+            self.hub._running[operation] = status
+            with self.assertRaises(morikv.errors.InvalidError):
+                self.hub._on_event(event)
+            self.assertNotIn(operation, self.hub._running)
+        self.assertTrue(status.Failed())
+        self.assertIn("on purpose", status.Message())
+
     def test_a_peer_that_is_closed_meanwhile_is_a_failure(self):
         self.fail_posts(morikv.errors.NotFoundError)
         closed = morikv.errors.InvalidError(-1, "the object is closed")

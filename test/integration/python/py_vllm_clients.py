@@ -19,6 +19,7 @@ import py_vllm
 from py_vllm import BLOCK_TOKENS, LAYERS, Side, output, wait_for
 from vllm_names import RequestStatus
 
+from morikv import Mode
 from morikv.errors import MorikvError
 from morikv.vllm.caches import FULL, Group
 from morikv.vllm.orders import PULL, PUSH, Load, Orders, Step
@@ -362,6 +363,17 @@ class Clients(unittest.TestCase):
         self.until(lambda: len(self.d.received) == 10)
         self.assertEqual(len(self.d.failed), 9)
         self.nothing_is_left()
+
+    def test_early_readers_of_one_peer_keep_no_other_out(self):
+        worker = self.p.side.worker
+        quiet, loud = object(), object()
+        events = [mock.Mock(id=i, value=Mode.WRITE, peer=quiet if i == 0 else loud) for i in range(8)]
+        with mock.patch("morikv.vllm.worker._MAX_REQUESTS", 4), mock.patch.object(worker, "_refuse") as refuse:
+            for event in events:
+                worker._on_incoming(event)
+        self.assertEqual([call.args[0] for call in refuse.mock_calls], events[1:5])
+        self.assertEqual([event for _end, event in worker._requests], [events[0], *events[5:]])
+        worker._requests.clear()
 
     def test_early_readers_go_with_their_peer(self):
         self.load_early(3)

@@ -364,8 +364,14 @@ class Hub:
         own = [self._mirror[0]] if self._mirror is not None else []
         return [*self._links.values(), *own]
 
+    def _end_aborted(self, link: Link) -> None:
+        for post in [post for post in link.waiting if post.status._is_abort_wanted]:
+            link.waiting.remove(post)
+            self._fail(post.status, StatusCode.ERR_BAD_STATE, "aborted")
+
     def _retry(self) -> None:
         for link in self._every_link():
+            self._end_aborted(link)
             for _ in range(len(link.waiting)):
                 post = link.waiting.popleft()
                 try:
@@ -374,6 +380,8 @@ class Hub:
                 except errors.BusyError:  # nor does it take the others
                     link.waiting.appendleft(post)
                     break
+                except errors.MorikvError as error:  # the peer was closed meanwhile
+                    self._fail(post.status, code_of(error.status), str(error))
 
     # ---- what happens ----
 
@@ -420,13 +428,17 @@ class Hub:
             status.Update(StatusCode.SUCCESS, "")
         if event.type != EventType.QUIET:
             return
-        info = operation.query()
+        del self._running[operation]
+        status._rest(is_quiet=not event.value)  # else bytes may still arrive at the peer
+        try:
+            info = operation.query()
+        except errors.MorikvError as error:
+            self._fail(status, code_of(error.status), str(error))
+            raise
         if info.status == lib.MKV_OK:
             self.figures.done(info.age_ns / 1e9, status._post_s, info.bytes, status._num_pieces)
-        status._rest(is_quiet=not event.value)  # else bytes may still arrive at the peer
-        if info.status != lib.MKV_OK:
+        else:
             self._fail(status, code_of(info.status), info.error)
-        del self._running[operation]
         operation.close()
         self.changed.notify_all()
 

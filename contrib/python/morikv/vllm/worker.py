@@ -7,7 +7,7 @@ import atexit
 import logging
 import os
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from typing import Any
 
@@ -285,11 +285,17 @@ class Worker:
         elif event.value == Mode.WRITE and event.id not in self._gone:  # prefill has not begun
             self._requests.append((time.monotonic() + self._lease_s, event))
             if len(self._requests) > _MAX_REQUESTS:
-                why = f"{_MAX_REQUESTS} later requests wait for a prefill"
-                self._refuse(self._requests.pop(0)[1], why)
+                self._refuse_one_of_the_most()
         else:
             self._stats["num_notifications_after_expiry"].append(1)
             self._refuse(event, self._gone.get(event.id, "its blocks are not held here, or no longer"))
+
+    def _refuse_one_of_the_most(self) -> None:
+        """Refuse the oldest early request of the peer that has the most of them."""
+        peer = Counter(event.peer for _end, event in self._requests).most_common(1)[0][0]
+        oldest = next(each for each in self._requests if each[1].peer is peer)
+        self._requests.remove(oldest)
+        self._refuse(oldest[1], f"{_MAX_REQUESTS} other requests wait for a prefill")
 
     def _refuse(self, event: Event, why: str) -> None:
         assert event.peer is not None
