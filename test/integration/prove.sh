@@ -274,10 +274,13 @@ assert prove.wait_for_both(sides, 100) == (3, 1)
 assert "expected port b:1, went by a:1" in prove.judge(nic, prove.Result(0, good, [row]), "b:1")
 
 # a way of registering that fails otherwise than by a refusal
-ways = [{"path": path.name, "of": "", "verdict": "SAFE", "reason": ""}]
-ways += [{"path": "", "of": path.name, "verdict": "NOT SAFE", "reason": reason} for reason in ("ERROR Endpoint timeout", "has no dma-buf")]
-prove.weigh_ways(ways)
-assert [way["verdict"] for way in ways] == ["SAFE", "NOT SAFE", "NOT PROVEN"], ways
+way, stages = next(path for path in prove.PATHS if path.is_one_of), prove.Job.stages
+for reasons, expected in ((["ERROR Endpoint timeout"], "NOT SAFE"), (["has no dma-buf"] * 2, "NOT PROVEN"), (["has no key", "wrong byte 5"], "NOT SAFE")):
+    prove.Job.stages = [{"path": way.name, "nics": [""], "green": False, "reason": reason} for reason in reasons]
+    ways = [{"path": way.name, "verdict": "NOT SAFE", "of": way.is_one_of}, {"path": way.is_one_of, "verdict": "SAFE", "of": ""}]
+    prove.weigh_ways(ways)
+    assert [each["verdict"] for each in ways] == [expected, "SAFE"], ways
+prove.Job.stages = stages
 
 # what leaves out pairs or paths, and the stand-in of the driver
 prove.Job.num_gpus, options = 8, prove.Job.options
@@ -342,5 +345,7 @@ assert prove.judge(path, prove.Result(124, "begun\n", [])).endswith("its last li
 prove.getpass.getuser = lambda: "path"
 clean = prove.anonymous_values({"schema": "path", "path": "fe80::1:2ff:fe03:4 [fd00::5] 02:AB:cd:00:11:22 path other.example 12:30:59"})
 assert clean == {"schema": "path", "path": "ADDRESS [ADDRESS] MAC USER OTHER 12:30:59"}, clean
+clean = prove.anonymous("fd00::1: refused, fd00:0:1::/64, ::ffff:10.1.2.3, 2001:db8:1:2:3:4:5:6: refused, 12:30:59: now, ::1")
+assert clean == "ADDRESS: refused, ADDRESS/64, ADDRESS, ADDRESS: refused, 12:30:59: now, ::1", clean
 END
 exit $((failures > 0))
