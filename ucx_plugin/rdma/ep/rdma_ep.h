@@ -327,8 +327,9 @@ static inline bool muct_rdma_ep_has_to_split(const muct_rdma_ep_t *ep, size_t nu
 {
     const muct_rdma_sq_t *sq = &ep->chans[0].sq;
 
+    /* extra_end may be any number of wraps old */
     return (num > (size_t)ep->num_qps * sq->depth) ||
-           ((int32_t)(sq->tail - ep->extra_end) < 0);
+           ((uint32_t)(sq->head - ep->extra_end) < (uint32_t)(sq->head - sq->tail));
 }
 
 /** Check a remote key against the peer and the range; logged when it is refused. */
