@@ -279,7 +279,8 @@ bool muct_rdma_move_wr(muct_rdma_sq_t *sq, struct ibv_send_wr *wr)
         }
     }
 
-    if (muct_rdma_move_is_flush(ep, wr)) {
+    /* an answer from a GPU page has its key, and is no flush */
+    if (!muct_rdma_sq_has_final_key(wr) && muct_rdma_move_is_flush(ep, wr)) {
         return muct_rdma_move_flush(ep, wr);
     }
 
