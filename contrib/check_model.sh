@@ -1,7 +1,7 @@
 #!/bin/bash
-# The models of the protocol in test/model, searched exhaustively by spin. A model lists in its
-# head the definitions for which its assertions hold (`holds:`), and the rules whose removal must
-# break one (`breaks:`). A `+` joins definitions that belong together.
+# The models of the protocol in test/model, searched exhaustively by spin. The head of a
+# model lists definitions with which its assertions hold (`holds:`), and rules that must break one
+# when they are removed (`breaks:`). A `+` joins definitions that belong together.
 set -uo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib_check.sh"
 

@@ -492,8 +492,8 @@ run_distcheck() {
         DISTCHECK_CONFIGURE_FLAGS="CC='$(compiler clang)' CFLAGS=-O0 --enable-werror" && same_tarball
 }
 
-# The flags of distributions whose packages the linker optimizes: all references of a core to UCX
-# stay weak, or its link fails. Linking a whole core would take a minute.
+# The flags of distributions with link-time optimization: all references of a core to UCX stay
+# weak, or its link fails. Linking a whole core would take a minute.
 run_lto() {
     local header=$tree/ucx_plugin/muct_ucx_symbols.h optimizing='-O2 -fPIC -flto=auto -ffat-lto-objects' work rc
 

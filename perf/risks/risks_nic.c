@@ -151,7 +151,8 @@ bool risks_nic_is_broken(void)
     return nic_is_broken;
 }
 
-/* A target without a key is written by rendezvous, whose path names mori_rdma, too. */
+/* UCP writes to a target without a key by rendezvous. That path names mori_rdma, too.
+ */
 static bool nic_is_direct(const char *path)
 {
     static const char *const others[] = {"mori_copy", "tcp", "emulation", "rndv"};

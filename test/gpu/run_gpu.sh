@@ -164,7 +164,7 @@ stage_release_long() {
     over_release long_lists
 }
 
-# UCX's own cuda_ipc, whose modules are packed separately: no other stage may load them.
+# UCX's own cuda_ipc. Its modules are packed separately: no other stage may load them.
 plain_cuda() {
     local lane=cuda_ipc
 

@@ -160,7 +160,7 @@ done
 # the reader of the lines leaves, and a folder is no text
 mkdir "$work/$(printf 'a\377')"
 PYTHONUTF8=1 "$build/contrib/mori_prove" --report "$work/$(printf 'a\377')/r.json" --quick --path 'NIC, link' --flap eth7 --minutes 0.001 >"$work/out" 2>&1
-grep -q '^please send .*r.json' "$work/out" || fail "a folder whose name is no text"
+grep -q '^please send .*r.json' "$work/out" || fail "a folder with a name that is no text"
 "$build/contrib/mori_prove" --report "$work/pipe.json" --quick --path 'xGMI put' --minutes 0.001 2>"$work/out" | true
 ! grep -q Traceback "$work/out" || fail "a reader that leaves"
 ln -s /dev/full "$work/full.json"

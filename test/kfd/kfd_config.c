@@ -80,7 +80,7 @@ int kfd_error(int error)
     return -1;
 }
 
-/* A variable whose name is misspelled would have no effect. */
+/* A variable with a misspelled name would have no effect. */
 static void kfd_check_names(void)
 {
     static const char *const names[] = {

@@ -79,7 +79,7 @@ int mkv_test_is_required(const char *what);
 unsigned mkv_test_num_files(const char *folder);
 
 
-/** @return Mappings of this process whose line in /proc/self/maps contains @a word. */
+/** @return Mappings of this process with @a word in their line of /proc/self/maps. */
 unsigned mkv_test_num_mapped(const char *word);
 
 

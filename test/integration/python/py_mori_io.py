@@ -681,8 +681,8 @@ class Alone(unittest.TestCase):
 
 
 class Defects(unittest.TestCase):
-    """What one event, one peer or one thread does wrong stays with it. The calls of the library are
-    replaced by ones that fail, in an engine whose peer is another of this process."""
+    """A fault of one event, peer or thread affects no other. The library's calls are replaced by
+    ones that fail, in an engine with a peer in this process."""
 
     def setUp(self):
         self.engine, self.other = (IOEngine(f"defects-{side}") for side in "ab")

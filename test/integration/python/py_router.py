@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # PY-01
-"""The toy of contrib/examples: prefill, decode and a router, started in the wrong order, whose
+"""The toy of contrib/examples: prefill, decode and a router, started in the wrong order. Their
 answers must equal those of one process. A decode instance is killed and comes back."""
 
 from __future__ import annotations

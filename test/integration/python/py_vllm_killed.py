@@ -88,7 +88,7 @@ class Decode:
         self.loading = {}
 
     def add_request(self, request_id, peers, mode):
-        """Add a request whose cache these ranks have."""
+        """Add a request with a cache on these ranks."""
         params = {"do_remote_prefill": True, "id": 7, "mode": mode, "peers": peers}
         request = types.SimpleNamespace(
             request_id=request_id,

@@ -107,8 +107,8 @@ static const char *const ucx_ends[] = {
     /* it resumes a flush of an endpoint that was freed meanwhile
      * (ucp_ep_flush_resume_slow_path_callback()) */
     "failed: &worker->ep_config index=",
-    /* it answers an emulated put (as of memory whose handle no longer opens) to a peer
-     * whose lane has failed (ucp_request_try_send()) */
+    /* it answers an emulated put (as of memory with a handle that no longer opens) to a
+     * peer behind a failed lane (ucp_request_try_send()) */
     "Fatal: unexpected error: ",
 };
 

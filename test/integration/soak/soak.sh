@@ -55,7 +55,7 @@ LD_LIBRARY_PATH=$build/test/fake/verbs/.libs:$build/test/fake/hip/lib${LD_LIBRAR
 UCX_PLUGIN_PATH=$build/.libs
 export LD_LIBRARY_PATH UCX_PLUGIN_PATH
 if [ -e "$build/test/fake/hip/lib/libamdhip64.so.6" ]; then
-    # A put whose handle does not open any more goes by mori_copy; without mori_copy UCX has no
+    # A put to a handle that no longer opens goes by mori_copy; without mori_copy UCX has no
     # protocol for it, logs that again and again, and does not end it. By default mappings of
     # memory that peers have freed stay, and here they count as memory of a process.
     UCX_TLS=mori_xgmi,mori_copy,tcp UCX_MORI_XGMI_MAX_IDLE_SIZE=64m

@@ -123,7 +123,7 @@ static void rest_connect(const void *address)
     rest_need(ucp_ep_create(worker, &params, &ep), "ucp_ep_create");
 }
 
-/* Send a message, whose completion is not waited for. */
+/* Send a message without waiting for its completion. */
 static void rest_send(void)
 {
     const ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_MEMORY_TYPE,

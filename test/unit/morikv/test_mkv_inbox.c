@@ -56,7 +56,7 @@ START_TEST(a_number_that_comes_twice_is_one_message)
 }
 END_TEST
 
-/* A message reaches a process whose address belonged to another one before. Loop index:
+/* A message reaches a process at an address that another one had before. Loop index:
  * the message is correct; it cannot be read */
 START_TEST(what_is_sent_to_another_context_changes_nothing)
 {

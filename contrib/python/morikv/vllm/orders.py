@@ -63,7 +63,7 @@ class Orders(KVConnectorMetadata):
     drops: dict[str, int] = field(default_factory=dict)
     """Requests that ended without blocks, and their transfers; none is reported."""
     failures: list[str] = field(default_factory=list)
-    """Requests whose cache cannot be loaded."""
+    """Requests with a cache that cannot be loaded."""
     aborts: list[str] = field(default_factory=list)
     """Loads that are no longer wanted."""
     keeps: list[tuple[int, list[str]]] = field(default_factory=list)
