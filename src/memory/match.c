@@ -316,9 +316,16 @@ static mkv_status_t mkv_match_add_whole(mkv_match_t *match)
 
 /* ---- Slices ---------------------------------------------------------------------- */
 
-/* Sort the repetitions by local stride, largest first, and drop those with a count
- * of 1 */
-static unsigned mkv_slice_sort(mkv_slice_t *slice)
+static bool mkv_slice_dim_is_less(const mkv_slice_dim_t *a, const mkv_slice_dim_t *b,
+                                  bool is_by_remote)
+{
+    return is_by_remote ? (a->remote < b->remote) : (a->local < b->local);
+}
+
+/* Sort the repetitions by the stride of one side, largest first, and drop those with a
+ * count of 1. Both sides take the same side's strides: the digest of a PULL covers the
+ * order of pieces. */
+static unsigned mkv_slice_sort(mkv_slice_t *slice, bool is_by_remote)
 {
     unsigned num = 0, i, k;
     mkv_slice_dim_t dim;
@@ -329,7 +336,9 @@ static unsigned mkv_slice_sort(mkv_slice_t *slice)
         }
     }
     for (i = 1; i < num; ++i) {
-        for (k = i; (k > 0) && (slice->dims[k - 1].local < slice->dims[k].local); --k) {
+        for (k = i; (k > 0) && mkv_slice_dim_is_less(&slice->dims[k - 1],
+                                                     &slice->dims[k], is_by_remote);
+             --k) {
             dim = slice->dims[k];
             slice->dims[k] = slice->dims[k - 1];
             slice->dims[k - 1] = dim;
@@ -339,9 +348,9 @@ static unsigned mkv_slice_sort(mkv_slice_t *slice)
 }
 
 /* Merge repetitions that are contiguous with the next inner one. @return Number left */
-static unsigned mkv_slice_merge(mkv_slice_t *slice)
+static unsigned mkv_slice_merge(mkv_slice_t *slice, bool is_by_remote)
 {
-    unsigned num = mkv_slice_sort(slice), i;
+    unsigned num = mkv_slice_sort(slice, is_by_remote), i;
 
     while ((num > 0) && (slice->dims[num - 1].local == slice->length) &&
            (slice->dims[num - 1].remote == slice->length)) {
@@ -377,9 +386,21 @@ static mkv_status_t mkv_match_check_pieces(const mkv_match_t *match, uint64_t ou
     return MKV_OK;
 }
 
+/* Whether the peer's strides give the order: the source's, or in maps of both
+ * directions those of the lower context id */
+static bool mkv_match_is_by_remote(const mkv_match_t *match)
+{
+    const mkv_map_t *map = match->map;
+
+    return (map->flags & (MKV_MAP_SRC | MKV_MAP_DST))
+               ? ((map->flags & MKV_MAP_DST) != 0)
+               : (map->ctx->process.ctx_id > map->remote->info.process.ctx_id);
+}
+
 static mkv_status_t mkv_match_add_slice(mkv_match_t *match, mkv_slice_t *slice)
 {
-    unsigned num = mkv_slice_merge(slice), first = (num > 2) ? 1 : 0;
+    unsigned num = mkv_slice_merge(slice, mkv_match_is_by_remote(match)),
+             first = (num > 2) ? 1 : 0;
     mkv_grid_t grid = {.length = slice->length, .rows = 1, .cols = 1};
     uint64_t outer = (num > 2) ? slice->dims[0].count : 1;
     uint64_t rows = (num > first + 1) ? slice->dims[first].count : 1;

@@ -413,10 +413,7 @@ static void ranks_expose(ranks_rank_t *rank)
 
 void ranks_start(ranks_set_t *set)
 {
-    mkv_map_params_t map = {.size = sizeof(map),
-                            .flags =
-                                set->map_flags |
-                                ((set->side == RANKS_SRC) ? MKV_MAP_SRC : MKV_MAP_DST)};
+    mkv_map_params_t map = {.size = sizeof(map), .flags = set->map_flags};
     mkv_xfer_params_t params = {.size = sizeof(params),
                                 .id = 1,
                                 .mode = set->mode,
@@ -424,6 +421,9 @@ void ranks_start(ranks_set_t *set)
                                 .num_legs = set->num_others};
     uint32_t i, k;
 
+    if (!set->is_two_way) {
+        map.flags |= (set->side == RANKS_SRC) ? MKV_MAP_SRC : MKV_MAP_DST;
+    }
     for (i = 0; i < set->num; ++i) {
         for (k = 0; k < set->num_others; ++k) {
             RANKS_OK(

@@ -64,6 +64,7 @@ struct ranks_set {
     mkv_mode_t mode;
     const ranks_gpu_t *gpu; /**< NULL: the caches are in host memory */
     uint32_t map_flags;     /**< Beside MKV_MAP_SRC or _DST */
+    bool is_two_way;        /**< Maps have neither of them */
     ranks_rank_t ranks[RANKS_MAX];
 };
 

@@ -103,6 +103,24 @@ START_TEST(any_number_of_ranks_gives_to_any)
               (_i % 3 == 0) ? MKV_WRITE : MKV_READ);
     move_all();
     ck_assert_uint_eq(ranks_bytes(&target), ranks_held_bytes(&target));
+    ck_assert_int_eq(fake_ucp_num_calls(FAKE_UCP_GET) > 0, _i % 3 == 1);
+    close_sets();
+}
+END_TEST
+
+/* The strides of the two sides give different orders. Loop index: to NHD, to HND; maps
+ * of one direction, of both */
+/* XF-10 */
+START_TEST(owners_put_what_has_its_heads_first_on_one_side)
+{
+    ranks_part_t part = {0, {0, 0}, 2, 4, 1, {8}, TOKENS, 0};
+
+    part.side_flags[_i % 2] = MKV_REGION_HEADS_FIRST;
+    pair_set("READ_BY", "push");
+    open_sets(&part, 1, 1, 1, MKV_READ);
+    source.is_two_way = target.is_two_way = (_i / 2);
+    move_all();
+    ck_assert_uint_eq(fake_ucp_num_calls(FAKE_UCP_GET), 0);
     close_sets();
 }
 END_TEST
@@ -569,6 +587,7 @@ int main(void)
 
     tcase_add_loop_test(tcase, any_number_of_ranks_gives_to_any, 0,
                         3 * sizeof(sizes) / sizeof(sizes[0]));
+    tcase_add_loop_test(tcase, owners_put_what_has_its_heads_first_on_one_side, 0, 4);
     tcase_add_loop_test(tcase, blocks_may_be_of_unequal_size, 0, 24);
     tcase_add_loop_test(tcase, parts_of_blocks_are_put_by_owners_that_announce_it, 0,
                         2);
