@@ -48,9 +48,8 @@ static void perf_launch_see_device(unsigned device)
     setenv("HIP_VISIBLE_DEVICES", chosen, 1);
 }
 
-static void perf_launch_environment(const perf_launch_t *launch, unsigned rank)
+void perf_launch_environment(const perf_options_t *options, unsigned rank)
 {
-    const perf_options_t *options = launch->options;
     const bool is_prefill = perf_options_is_prefill(options, rank);
     const unsigned index = (rank == 0) ? 0 : rank - 1;
 
@@ -94,7 +93,7 @@ static void perf_launch_exec(const perf_launch_t *launch, unsigned rank)
     argv[argc + 2] = (char[]){"--_rank"};
     argv[argc + 3] = number;
 
-    perf_launch_environment(launch, rank);
+    perf_launch_environment(launch->options, rank);
     execv("/proc/self/exe", argv);
 }
 

@@ -25,6 +25,9 @@
  */
 int perf_launch(const perf_options_t *options, int argc, char **argv);
 
+/** Leave a process with GPU memory one GPU, before a runtime is opened. */
+void perf_launch_environment(const perf_options_t *options, unsigned rank);
+
 /**
  * Channels of a started process to the others.
  *

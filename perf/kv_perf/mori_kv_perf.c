@@ -170,6 +170,9 @@ int main(int argc, char **argv)
     if (options.role == PERF_ROLE_PARENT) {
         return perf_launch(&options, argc, argv);
     }
+    if (options.fds == NULL) { /* --role; the parent does it for its children */
+        perf_launch_environment(&options, options.rank);
+    }
     ret = perf_run(&options, argc, argv);
     perf_leave(perf_is_interrupted ? PERF_EXIT_INTERRUPTED
                : (ret == 0)        ? EXIT_SUCCESS

@@ -329,6 +329,11 @@ del prove.os.environ["HIPCPU_HOLD"]
 prove.Job.options.limit = 300
 killed = prove.RISK_STAGES["killed peer"]()
 assert killed == "", killed
+
+# each process of a pair uses its own GPU
+gpu = next(path for path in prove.PATHS if path.gpus and path.nics)
+ended = prove.two_commands(gpu, ["--initiator_dev", "0", "--target_dev", "5"], ("fake0:1", "fake0:1"), 300)
+assert "no GPU for VRAM (hipErrorNoDevice; HIP_VISIBLE_DEVICES=5)" in ended.failed, ended
 prove.os.environ["HIP_VISIBLE_DEVICES"] = visible
 
 # a network device of no port: another link would go down
