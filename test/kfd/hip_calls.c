@@ -7,6 +7,8 @@
 
 #include "hip_calls.h"
 
+#include "perf/base/leave.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -176,7 +178,7 @@ int main(int argc, char **argv)
         for (probe = calls_tables[i]; probe->name != NULL; ++probe) {
             if (strcmp(probe->name, argv[1]) == 0) {
                 probe->run();
-                return 0;
+                perf_leave(0); /* exporters may abort in exit() */
             }
         }
     }

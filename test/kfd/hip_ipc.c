@@ -9,6 +9,8 @@
 
 #include "hip_lib.h"
 
+#include "perf/base/leave.h"
+
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -142,5 +144,5 @@ int main(int argc, char **argv)
                           : (strcmp(role, "killed-reader") == 0) ? reader
                                                                  : importer);
     puts("ipc done");
-    return 0;
+    perf_leave(0); /* exporters may abort in exit() */
 }
