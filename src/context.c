@@ -278,7 +278,8 @@ err_free:
 
 /* Time for the steps after connections were cut at DRAIN_TIMEOUT */
 #define MKV_CLOSE_CUT_MS 5000
-/* Calls in rounds end without the peers; what they use must not be freed before */
+/* Calls in rounds end without the peers. They hold peers, so the timed waits come
+ * behind them. */
 #define MKV_CLOSE_EVER_MS (UINT64_MAX / MKV_NSEC_PER_MSEC)
 
 /* Progress until the condition holds or the time is over */
@@ -330,6 +331,13 @@ static bool mkv_close_is_disconnected(mkv_ctx_t *ctx)
 static bool mkv_close_is_alone(mkv_ctx_t *ctx)
 {
     return __atomic_load_n(&ctx->num_held, __ATOMIC_SEQ_CST) == 0;
+}
+
+/* A post may have been queued behind the last round */
+static void mkv_close_wait_for_calls(mkv_ctx_t *ctx)
+{
+    (void)mkv_close_wait(ctx, mkv_close_is_alone, MKV_CLOSE_EVER_MS);
+    (void)ctx->take(ctx);
 }
 
 static bool mkv_close_is_settled(mkv_ctx_t *ctx)
@@ -540,6 +548,7 @@ mkv_status_t mkv_close(mkv_ctx_t *ctx)
     mkv_ctx_delist(ctx);
     mkv_enter(ctx);
     __atomic_store_n(&ctx->is_closing, true, __ATOMIC_SEQ_CST);
+    mkv_close_wait_for_calls(ctx);
     status = mkv_close_xfers(ctx, &left);
     is_disconnected = mkv_close_connections(ctx);
     mkv_inbox_close(ctx);
@@ -550,7 +559,7 @@ mkv_status_t mkv_close(mkv_ctx_t *ctx)
         return mkv_close_keep(ctx,
                               "UCX does not end what closed connections had begun");
     }
-    (void)mkv_close_wait(ctx, mkv_close_is_alone, MKV_CLOSE_EVER_MS);
+    mkv_close_wait_for_calls(ctx); /* releases of objects begin at any time */
     mkv_close_objects(ctx, &left);
     memory = mkv_regions_cleanup(ctx);
     mkv_events_cleanup(ctx);

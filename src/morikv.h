@@ -262,9 +262,9 @@ mkv_status_t mkv_open(const mkv_config_t *config, const mkv_open_params_t *param
 /**
  * Abort running transfers and operations, and close peers, regions and UCX objects.
  *
- * Blocks up to option DRAIN_TIMEOUT for transfers to become quiet, and about as long
- * again to close the connections; then it waits for calls of other threads that have
- * begun. Calls that begin later return MKV_ERR_INVALID. Peers need not be closed
+ * Waits for calls of other threads that have begun; calls that begin later return
+ * MKV_ERR_INVALID. Then it blocks up to option DRAIN_TIMEOUT for transfers to become
+ * quiet, and about as long again to close the connections. Peers need not be closed
  * before. All handles made from the context are void afterwards, unless MKV_ERR_INVALID
  * is returned.
  *

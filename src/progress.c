@@ -64,8 +64,6 @@ static void mkv_ctx_check_deadlines(mkv_ctx_t *ctx)
     }
 }
 
-/* During a close peers stay until the calls that it waits for have ended, as a call may
- * have passed mkv_hold() and not have referred to its peer yet. */
 static unsigned mkv_ctx_reap(mkv_ctx_t *ctx)
 {
     mkv_peer_t *peer, *next;
@@ -74,9 +72,8 @@ static unsigned mkv_ctx_reap(mkv_ctx_t *ctx)
     mkv_list_for_each_safe(peer, next, &ctx->dead_peers, list)
     {
         count += mkv_peer_step_closing(peer);
-        if (!ctx->is_closing && mkv_peer_is_gone(peer) &&
-            mkv_list_is_empty(&peer->legs) && mkv_list_is_empty(&peer->ops) &&
-            mkv_list_is_empty(&peer->remote.maps)) {
+        if (mkv_peer_is_gone(peer) && mkv_list_is_empty(&peer->legs) &&
+            mkv_list_is_empty(&peer->ops) && mkv_list_is_empty(&peer->remote.maps)) {
             mkv_peer_destroy(peer);
         }
     }

@@ -1141,19 +1141,17 @@ static void add_ranges(void)
     }
 }
 
-/* A close lets each call in rounds go on, and frees nothing before its end. The map of
- * the pair is left to it. Loop index: the call */
+/* A close lets each call in rounds go on, and frees nothing before its end, however
+ * long it takes: each look at the clock is a second later. The map of the pair is left
+ * to the close. Loop index: the call */
 START_TEST(a_close_waits_for_calls_in_rounds)
 {
     static const struct {
         void (*prepare)(void);
         mkv_status_t (*run)(void);
-        mkv_status_t status;
-    } cases[] = {
-        {make_map, destroy_map, MKV_OK},    {make_op, close_op, MKV_OK},
-        {add_many, drop_many, MKV_OK},      {add_many, dump_regions, MKV_OK},
-        {add_ranges, commit, MKV_OK},       {add_many, create_map, MKV_ERR_PEER},
-        {add_ends, post_many, MKV_ERR_PEER}};
+    } cases[] = {{make_map, destroy_map},  {make_op, close_op},  {add_many, drop_many},
+                 {add_many, dump_regions}, {add_ranges, commit}, {add_many, create_map},
+                 {add_ends, post_many}};
     long_call_t call = {.run = cases[_i].run};
     pthread_t thread;
 
@@ -1161,14 +1159,16 @@ START_TEST(a_close_waits_for_calls_in_rounds)
     cases[_i].prepare();
     thread = start_counted(&call);
     ck_assert(is_in_pause(&call));
+    pair_tick = 1000 * MKV_NSEC_PER_MSEC;
     start_other(close_context);
     wait_for_turns();
     nothing_begins_in_a_close();
     __atomic_store_n(&call.is_free, true, __ATOMIC_RELAXED);
     ck_assert_int_eq(sem_post(&call.next), 0);
     ck_assert_int_eq(pthread_join(thread, NULL), 0);
-    IS(call.status, cases[_i].status);
+    OK(call.status); /* nothing that it uses has ended */
     ck_assert_int_eq(pthread_join(other_thread, NULL), 0);
+    pair_tick = 0;
     IS(other_call.status, MKV_ERR_BUSY); /* a map was open */
     A->ctx = NULL;
     free(A->mem);
