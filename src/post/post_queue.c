@@ -148,15 +148,15 @@ typedef struct mkv_submission {
 
 /* Submissions are a stack. A call that frees a plan or a transfer enters the context,
  * and so first takes in the submissions that refer to it. */
-static mkv_status_t mkv_post_submit(mkv_submission_t values)
+static mkv_status_t mkv_post_submit(const mkv_submission_t *values)
 {
-    mkv_ctx_t *ctx = values.xfer->ctx;
+    mkv_ctx_t *ctx = values->xfer->ctx;
     mkv_submission_t *submission = malloc(sizeof(*submission));
 
     if (submission == NULL) {
         return mkv_error(&ctx->log, MKV_ERR_NOMEM, "no memory for a post");
     }
-    *submission = values;
+    *submission = *values;
     submission->next = __atomic_load_n(&ctx->submissions, __ATOMIC_RELAXED);
     while (!__atomic_compare_exchange_n(&ctx->submissions, &submission->next,
                                         submission, 1, __ATOMIC_SEQ_CST,
@@ -209,52 +209,60 @@ static unsigned mkv_posts_take(mkv_ctx_t *ctx)
     return count;
 }
 
+static mkv_status_t mkv_post_read(const mkv_log_t *log, const mkv_sel_t *sel,
+                                  const mkv_gate_t *gate, mkv_submission_t *values)
+{
+    mkv_status_t status = MKV_OK;
+
+    if (sel != NULL) {
+        status = mkv_struct_read(log, &mkv_struct_sel, sel, &values->sel);
+    }
+    if ((gate != NULL) && (status == MKV_OK)) {
+        status = mkv_struct_read(log, &mkv_struct_gate, gate, &values->gate);
+    }
+    if ((gate != NULL) && (status == MKV_OK) && (values->gate.ready == NULL) &&
+        (values->gate.value == 0)) {
+        status =
+            mkv_error(log, MKV_ERR_INVALID,
+                      "gate %llu: value 0 opens at once, expected at least 1, or a "
+                      "callback",
+                      (unsigned long long)values->gate.id);
+    }
+    return status;
+}
+
+static mkv_status_t mkv_xfer_post_held(const mkv_submission_t *values)
+{
+    mkv_xfer_t *xfer = values->xfer;
+    mkv_status_t status;
+
+    if (mkv_try_enter(xfer->ctx)) {
+        status = mkv_xfer_post_locked(xfer, values->leg, values->plan, &values->sel,
+                                      values->has_gate ? &values->gate : NULL);
+        return mkv_leave_status(xfer->ctx, status);
+    }
+    status = mkv_post_check(xfer, values->leg, values->plan, &values->sel);
+    return (status == MKV_OK) ? mkv_post_submit(values) : status;
+}
+
 mkv_status_t mkv_xfer_post(mkv_xfer_t *xfer, uint32_t leg, mkv_plan_t *plan,
                            const mkv_sel_t *sel, const mkv_gate_t *gate)
 {
-    mkv_sel_t my_sel = {.size = sizeof(my_sel)};
-    mkv_gate_t my_gate = {.size = sizeof(my_gate)};
+    mkv_submission_t values = {.xfer = xfer,
+                               .leg = leg,
+                               .plan = plan,
+                               .sel = {.size = sizeof(values.sel)},
+                               .gate = {.size = sizeof(values.gate)},
+                               .has_gate = (gate != NULL)};
     mkv_ctx_t *ctx = xfer->ctx;
-    mkv_status_t status = MKV_OK;
+    mkv_status_t status = mkv_hold(ctx, "xfer_post");
 
-    if (mkv_ctx_check(ctx, "xfer_post") != MKV_OK) {
-        return MKV_ERR_INVALID;
-    }
-    if (sel != NULL) {
-        status = mkv_struct_read(&ctx->log, &mkv_struct_sel, sel, &my_sel);
-    }
-    if ((gate != NULL) && (status == MKV_OK)) {
-        status = mkv_struct_read(&ctx->log, &mkv_struct_gate, gate, &my_gate);
-    }
-    if ((gate != NULL) && (status == MKV_OK) && (my_gate.ready == NULL) &&
-        (my_gate.value == 0)) {
-        status =
-            mkv_error(&ctx->log, MKV_ERR_INVALID,
-                      "gate %llu: value 0 opens at once, expected at least 1, or a "
-                      "callback",
-                      (unsigned long long)my_gate.id);
-    }
     if (status != MKV_OK) {
         return status;
     }
-
-    if (mkv_try_enter(ctx)) {
-        status = mkv_xfer_post_locked(xfer, leg, plan, &my_sel,
-                                      (gate != NULL) ? &my_gate : NULL);
-        mkv_leave(ctx);
-        return status;
-    }
-    if (mkv_hold(ctx, "xfer_post") != MKV_OK) {
-        return MKV_ERR_INVALID;
-    }
-    status = mkv_post_check(xfer, leg, plan, &my_sel);
+    status = mkv_post_read(&ctx->log, sel, gate, &values);
     if (status == MKV_OK) {
-        status = mkv_post_submit((mkv_submission_t){.xfer = xfer,
-                                                    .leg = leg,
-                                                    .plan = plan,
-                                                    .sel = my_sel,
-                                                    .gate = my_gate,
-                                                    .has_gate = (gate != NULL)});
+        status = mkv_xfer_post_held(&values);
     }
     mkv_let_go(ctx);
     return status;

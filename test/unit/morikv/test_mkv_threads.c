@@ -266,7 +266,8 @@ END_TEST
 typedef struct gate_calls {
     bool is_open;
     unsigned num;
-    pthread_t first; /* the first thread that queried */
+    pthread_t first;   /* the first thread that queried */
+    unsigned num_held; /* the calls in it that a close waits for */
 } gate_calls_t;
 
 static int count_gate_call(void *arg)
@@ -275,6 +276,7 @@ static int count_gate_call(void *arg)
 
     if (calls->num++ == 0) {
         calls->first = pthread_self();
+        calls->num_held = __atomic_load_n(&A->ctx->num_held, __ATOMIC_SEQ_CST);
     }
     return calls->is_open;
 }
@@ -300,6 +302,7 @@ START_TEST(a_gate_is_checked_by_the_posting_or_progressing_thread)
     }
     ck_assert_uint_gt(calls.num, 0);
     ck_assert(pthread_equal(calls.first, thread));
+    ck_assert_uint_eq(calls.num_held, (_i == 0)); /* the post's own */
     ck_assert_uint_eq(fake_ucp_num_calls(DATA), 0);
     OK(mkv_xfer_seal(active, 0));
     num = calls.num;
