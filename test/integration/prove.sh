@@ -163,8 +163,22 @@ PYTHONUTF8=1 "$build/contrib/mori_prove" --report "$work/$(printf 'a\377')/r.jso
 grep -q '^please send .*r.json' "$work/out" || fail "a folder with a name that is no text"
 "$build/contrib/mori_prove" --report "$work/pipe.json" --quick --path 'xGMI put' --minutes 0.001 2>"$work/out" | true
 ! grep -q Traceback "$work/out" || fail "a reader that leaves"
+exec {closed}> >(:)
+wait $!
+"$build/contrib/mori_prove" compare "$work/same.json" "$work/same.json" 2>"$work/out" >&"$closed"
+! grep -q -e Traceback -e Exception "$work/out" || fail "compare: a reader that leaves"
 ln -s /dev/full "$work/full.json"
-prove full 3 '^NOT PROVEN  *xGMI put' 'full.json: No space left on device; the report is lost' -- --path 'xGMI put' --minutes 0.001
+prove full 3 '^NOT PROVEN  *xGMI put' 'full.json: No space left on device; lost' -- --path 'xGMI put' --minutes 0.001
+rm "$work/full.json" && ln -sf /dev/full "$work/full.log"
+prove full 3 '^SAFE  *xGMI put' 'full.log: No space left on device; lost' -- --path 'xGMI put'
+grep -q '"schema"' "$work/full.json" || fail "a log that cannot be written loses the report"
+# a mori_kv_perf of another version; the earlier report of that name is none of this run
+mkdir "$work/other"
+printf '#!/bin/sh\necho mori_kv_perf 0.0.9\n' >"$work/other/mori_kv_perf"
+chmod +x "$work/other/mori_kv_perf"
+cp "$work/same.json" "$work/version.json"
+PATH=$work/other:$PATH prove version 3 "^mori_prove: .*/mori_kv_perf --version prints 'mori_kv_perf 0.0.9'; expected 'mori_kv_perf [0-9]" -- --path 'xGMI put'
+[ ! -s "$work/version.json" ] || fail "a run without an end leaves an earlier report"
 # a report that cannot be written is refused before anything runs
 prove /missing/x 3 "argument --report: .*/missing/x.json.*expected a file that can be written" --
 
@@ -256,14 +270,16 @@ prove.os.environ["HIP_VISIBLE_DEVICES"] = "5,3"
 assert rates(["rbt"])[0] == {}  # ROCr does not read that variable
 
 # each cause of a failed stage that no run above has
-row = {"path": "put host>host: rdma (zero-copy mori_rdma/a:1)", "gb_per_s": 1.0, "checked": True}
-nic = next(path for path in prove.PATHS if path.transport == "mori_rdma")
+sizes = ("--start_block_size", "4k", "--max_block_size", "4k")
+row = {"path": "put host>host: rdma (zero-copy mori_rdma/a:1)", "gb_per_s": 1.0, "checked": True, "block_size": 4096}
+nic = next(path for path in prove.PATHS if path.transport == "mori_rdma")._replace(arguments=sizes)
 messages = next(path for path in prove.PATHS if path.is_message)
 good = "every byte checked"
-xgmi = {"path": "put rocm>rocm: xgmi (zero-copy mori_xgmi/xgmi)", "checked": True}
+xgmi = {"path": "put rocm>rocm: xgmi (zero-copy mori_xgmi/xgmi)", "checked": True, "block_size": 4096}
 mixed = {**row, "path": "put host>host: 50% on mori_rdma/a:1 and 50% on srd/b:1"}
 reds = [(nic, (3, "", []), "ended with status 3"), (nic, (0, good, []), "measured nothing"), (nic, (0, good, [row, {**row, "checked": False}]), "not compared"),
-        (nic, (0, good, [{**row, "path": "put"}]), "names no transport"), (nic, (0, good, [mixed]), "went by srd:"), (messages, (0, good, [xgmi]), "no lane of messages")]
+        (nic, (0, good, [{**row, "path": "put"}]), "names no transport"), (nic, (0, good, [mixed]), "went by srd:"), (messages, (0, good, [xgmi]), "no lane of messages"),
+        (nic._replace(arguments=(*sizes[:3], "8k")), (0, good, [row]), "blocks of 8192 bytes were not measured")]
 for red, result, reason in reds:
     assert reason in prove.judge(red, prove.Result(*result)), (reason, prove.judge(red, prove.Result(*result)))
 assert prove.judge(nic, prove.Result(0, good, [row]), "a:1") == ""
@@ -275,7 +291,8 @@ assert "expected port b:1, went by a:1" in prove.judge(nic, prove.Result(0, good
 
 # a way of registering that fails otherwise than by a refusal
 way, stages = next(path for path in prove.PATHS if path.is_one_of), prove.Job.stages
-for reasons, expected in ((["ERROR Endpoint timeout"], "NOT SAFE"), (["has no dma-buf"] * 2, "NOT PROVEN"), (["has no key", "wrong byte 5"], "NOT SAFE")):
+for reasons, expected in ((["ERROR Endpoint timeout"], "NOT SAFE"), (["has no dma-buf"] * 2, "NOT PROVEN"),
+                          (["ERROR ibv_reg_dmabuf_mr(fd 3 offset 0) failed: Invalid argument"], "NOT PROVEN"), (["has no key", "wrong byte 5"], "NOT SAFE")):
     prove.Job.stages = [{"path": way.name, "nics": [""], "green": False, "reason": reason} for reason in reasons]
     ways = [{"path": way.name, "verdict": "NOT SAFE", "of": way.is_one_of}, {"path": way.is_one_of, "verdict": "SAFE", "of": ""}]
     prove.weigh_ways(ways)
@@ -286,6 +303,9 @@ prove.Job.stages = stages
 prove.Job.num_gpus, options = 8, prove.Job.options
 prove.Job.options = argparse.Namespace(quick=True, gpus=2, path=["xGMI"])
 assert prove.limited() == ["--quick", "--gpus 2", "--path 'xGMI'"], prove.limited()
+prove.doctor.Machine.gpus = [None] * 9
+assert prove.limited()[1] == "8 of 9 GPUs that HIP shows", prove.limited()
+prove.doctor.Machine.gpus = []
 prove.doctor.looks, prove.doctor.Module.log, prove.os.environ["LD_PRELOAD"] = list, prove.doctor.Output(0, ""), "/x/libkfdcpu.so"
 prove.examine()
 assert prove.Job.simulated == ["kfdcpu"], prove.Job.simulated
@@ -335,6 +355,13 @@ gpu = next(path for path in prove.PATHS if path.gpus and path.nics)
 ended = prove.two_commands(gpu, ["--initiator_dev", "0", "--target_dev", "5"], ("fake0:1", "fake0:1"), 300)
 assert "no GPU for VRAM (hipErrorNoDevice; HIP_VISIBLE_DEVICES=5)" in ended.failed, ended
 prove.os.environ["HIP_VISIBLE_DEVICES"] = visible
+
+# soft-RoCE is no NIC
+prove.os.makedirs(f"{sys.argv[2]}/sys/class/infiniband")
+for name, folder in (("rxe0", "virtual"), ("mlx5_0", "pci0000:00/0000:00:01.0")):
+    prove.os.symlink(f"../../devices/{folder}/infiniband/{name}", f"{sys.argv[2]}/sys/class/infiniband/{name}")
+prove.doctor.options, prove.Job.ports = argparse.Namespace(root=sys.argv[2]), ["mlx5_0:1", "rxe0:1"]
+assert prove.software_ports() == ["rxe0"], prove.software_ports()
 
 # a network device of no port: another link would go down
 prove.Job.options.flap, prove.Job.ports, prove.Job.simulated = "bond0", ["fake0:1"], []
