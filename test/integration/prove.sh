@@ -125,7 +125,8 @@ exit \$status
 END
 printf '#!/bin/sh\necho it hangs\nexec sleep 1000\n' >"$work/stuck/mori_kv_perf"
 chmod +x "$work/bin/ssh" "$work/stuck/mori_kv_perf"
-FAR_PATH=/none PATH=$work/bin:$PATH prove two 0 '^SAFE  *NIC, host memory' -- --path 'NIC, host' --two localhost
+FAR_PATH=/none PATH=$work/bin:$PATH prove two 1 '^NOT PROVEN  *NIC, host memory: localhost is this host, and the stages are green' -- --path 'NIC, host' --two localhost
+grep -q '"two_hosts": false' "$work/two.json" || fail "the report of one host has two"
 # a remote program that hangs is ended, and what it printed is shown
 FAR_PATH=$work/stuck PATH=$work/bin:$PATH prove stuck 2 '^NOT SAFE  *NIC, host memory: .*\(did not end in time\|was not reached within 2 s\)' \
     -- --path 'NIC, host' --two localhost --limit 2
@@ -165,7 +166,7 @@ grep -q '^please send .*r.json' "$work/out" || fail "a folder with a name that i
 ! grep -q Traceback "$work/out" || fail "a reader that leaves"
 exec {closed}> >(:)
 wait $!
-"$build/contrib/mori_prove" compare "$work/same.json" "$work/same.json" 2>"$work/out" >&"$closed"
+"$build/contrib/mori_prove" compare "$work/same.json" "$work/same.json" 1>&"$closed" 2>"$work/out"
 ! grep -q -e Traceback -e Exception "$work/out" || fail "compare: a reader that leaves"
 ln -s /dev/full "$work/full.json"
 prove full 3 '^NOT PROVEN  *xGMI put' 'full.json: No space left on device; lost' -- --path 'xGMI put' --minutes 0.001

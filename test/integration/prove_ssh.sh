@@ -46,7 +46,15 @@ PermitRootLogin prohibit-password
 SetEnv PATH=$1:/usr/bin:/bin LD_LIBRARY_PATH=$libraries FAKE_VERBS_WIRE=$work/wire FAKE_VERBS_DEVICES=fake0:ionic ${2-}
 TEXT
 }
-serve "$work/far:$build/perf/kv_perf"
+# this `cat` is that of another host
+mkdir "$work/bin" "$work/far" "$work/boot"
+cat >"$work/boot/cat" <<'TEXT'
+#!/bin/sh
+[ "$*" = /proc/sys/kernel/random/boot_id ] && exec echo another
+exec /bin/cat "$@"
+TEXT
+chmod +x "$work/boot/cat"
+serve "$work/far:$work/boot:$build/perf/kv_perf"
 cat >"$work/ssh_config" <<TEXT
 Host localhost
     IdentityFile $work/user
@@ -54,7 +62,6 @@ Host localhost
     UserKnownHostsFile $work/known
     ProxyCommand $sshd -i -f $work/sshd_config -E $work/sshd.log
 TEXT
-mkdir "$work/bin" "$work/far"
 printf '#!/bin/sh\nexec %s -F %s "$@"\n' "$(command -v ssh)" "$work/ssh_config" >"$work/bin/ssh"
 chmod +x "$work/bin/ssh"
 export PATH=$work/bin:$build/perf/kv_perf:$PATH UCX_PLUGIN_PATH=$build/.libs LD_LIBRARY_PATH=$libraries
@@ -77,6 +84,7 @@ prove() {
 }
 
 prove two 0 '^SAFE  *NIC, host memory'
+grep -q '"two_hosts": true' "$work/two.json" || fail "the report of two hosts has one"
 
 # the other host has only a wheel, with its module elsewhere: a session of ssh finds none in "."
 mkdir -p "$work/site/morikv"
@@ -89,7 +97,7 @@ else:
     open("$work/called", "w").close()
     os.execv("$build/perf/kv_perf/mori_kv_perf", sys.argv[1:])
 TEXT
-serve /none "PYTHONPATH=$work/site"
+serve "$work/boot" "PYTHONPATH=$work/site"
 (cd "$build/.libs" && UCX_PLUGIN_PATH=. && prove wheel 0 '^SAFE  *NIC, host memory'; exit $failures) ||
     failures=$((failures + 1))
 [ -e "$work/called" ] || fail "mori_kv_perf of the wheel was not called"
