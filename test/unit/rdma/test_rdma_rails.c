@@ -258,6 +258,19 @@ static void expect_well(void)
     }
 }
 
+static int is_taken(unsigned arg)
+{
+    (void)arg;
+    return put(0, &comp.uct) == UCS_INPROGRESS;
+}
+
+static void put_well(void)
+{
+    rig_comp_init(&comp);
+    progress_until(is_taken, 0);
+    expect_well();
+}
+
 /* ---- keys ---- */
 
 /* Work requests stay in queue pairs that are made meanwhile, too. */
@@ -378,6 +391,55 @@ START_TEST(device_may_be_closed_before_memory_that_moved_to_it)
 }
 END_TEST
 
+/* Another registration of a rail's memory, of which the peer still has the key */
+static void add_stale_key(unsigned of, unsigned rail, ct_mem_t mem,
+                          uct_rkey_bundle_t *rkey)
+{
+    ct_side_t *side = &rails[of].side[rail];
+    uint8_t key[256];
+
+    ck_assert_int_eq(ct_mem_register(side, &mem), UCS_OK);
+    ck_assert_int_eq(ct_mem_pack(side, &mem, 0, key), UCS_OK);
+    ck_assert_int_eq(uct_rkey_unpack(rails[!of].side[rail].component, key, rkey),
+                     UCS_OK);
+    ck_assert_int_eq(uct_md_mem_dereg(side->md, mem.memh), UCS_OK);
+}
+
+/* The peer's memory was registered twice with each device; one registration has
+ * ended. Loop index: whether its keys are unpacked first. */
+/* RC-05 */
+START_TEST(put_that_moves_takes_the_key_of_its_own_registration)
+{
+    uct_rkey_bundle_t stale[RAILS];
+    unsigned rail;
+
+    start_with("1");
+    for (rail = 0; rail < RAILS; rail++) {
+        add_stale_key(1, rail, rails[1].mem[0], &stale[rail]);
+    }
+    if (_i == 1) {
+        for (rail = 0; rail < RAILS; rail++) {
+            uct_rkey_release(rails[0].side[rail].component, &rails[0].rkey[rail]);
+        }
+        unpack_keys(&rails[0], &rails[1]);
+    }
+    rig_comp_init(&comp);
+    fake_verbs_hold(FAKE_VERBS_ANY_QP, FAKE_VERBS_HOLD_SEND);
+    ck_assert_int_eq(put(0, &comp.uct), UCS_INPROGRESS);
+    fake_verbs_remove("fake0");
+    progress_until(is_posted, 1);
+    fake_verbs_remove("fake1");
+    progress_until(is_posted, 1);
+    fake_verbs_unhold(FAKE_VERBS_ANY_QP);
+    expect_well();
+    put_well();
+    for (rail = 0; rail < RAILS; rail++) {
+        uct_rkey_release(rails[0].side[rail].component, &stale[rail]);
+    }
+    finish();
+}
+END_TEST
+
 /* ---- carriers that go ---- */
 
 static int has_newer(void)
@@ -413,19 +475,6 @@ START_TEST(carrier_may_be_closed_when_half_of_an_endpoint_has_left_it)
 END_TEST
 
 /* ---- devices that refuse ---- */
-
-static int is_taken(unsigned arg)
-{
-    (void)arg;
-    return put(0, &comp.uct) == UCS_INPROGRESS;
-}
-
-static void put_well(void)
-{
-    rig_comp_init(&comp);
-    progress_until(is_taken, 0);
-    expect_well();
-}
 
 /* The event of the removal is still unread. */
 /* RC-05 */
@@ -572,14 +621,15 @@ static void expect_got(unsigned op)
 }
 
 /*
- * The owner of the bytes holds no key of the getting side's memory, which is registered
- * with the first device alone. A get into a GPU ends by a write to the flush page. Loop
+ * The getting side's memory is registered with the first device alone; the owner of the
+ * bytes holds a key of it with the second device that has ended. A get into a GPU ends by a write to the flush page. Loop
  * index: the operation, and on which side the device is removed.
  */
 /* RC-05 */
 START_TEST(gets_by_messages_go_on_over_another_rail)
 {
     const unsigned op = (unsigned)_i / 2;
+    uct_rkey_bundle_t stale;
 
     setenv("UCX_MORI_RDMA_MAX_READS", "0", 1);
     start_with("1");
@@ -589,6 +639,7 @@ START_TEST(gets_by_messages_go_on_over_another_rail)
         ct_mem_create(&rails[0].side[0], SIZE,
                       (op == 1) ? UCS_MEMORY_TYPE_ROCM : UCS_MEMORY_TYPE_HOST, &own),
         UCS_OK);
+    add_stale_key(0, 1, own, &stale);
     fake_verbs_remove(devices[_i % 2][0]);
     put_well();
     mkv_pattern_fill(rails[1].mem[0].addr, SIZE, 2, 0);
@@ -599,6 +650,7 @@ START_TEST(gets_by_messages_go_on_over_another_rail)
     expect_got(op);
     fake_verbs_gpu_lookup(NULL);
     close_ifaces();
+    uct_rkey_release(rails[1].side[1].component, &stale);
     ct_mem_destroy(&rails[0].side[0], &own);
     finish();
 }
@@ -863,6 +915,8 @@ int main(void)
     tcase_add_test(tcase, flush_on_its_way_moves_again);
     tcase_add_test(tcase, memory_that_moved_ends_with_its_own_registration);
     tcase_add_test(tcase, device_may_be_closed_before_memory_that_moved_to_it);
+    tcase_add_loop_test(tcase, put_that_moves_takes_the_key_of_its_own_registration, 0,
+                        2);
     tcase_add_loop_test(tcase, gets_by_messages_go_on_over_another_rail, 0, 8);
     tcase_add_test(tcase, receives_without_a_key_of_the_new_device_are_given_up);
     tcase_add_test(tcase, carrier_may_be_closed_when_half_of_an_endpoint_has_left_it);

@@ -15,11 +15,13 @@
 typedef struct muct_rdma_rkeys_entry {
     muct_rdma_key_t key; /* first member: callers hold a pointer to the key */
     ucs_list_link_t list;
+    uint64_t group; /* keys of one region with all devices */
 } muct_rdma_rkeys_entry_t;
 
 static struct {
     pthread_mutex_t lock;
     ucs_list_link_t list;
+    uint64_t num_groups;
     pid_t pid; /* a child is another process */
     uint64_t process;
     uint16_t num_openings;
@@ -28,6 +30,15 @@ static struct {
     .list = UCS_LIST_INITIALIZER(&muct_rdma_rkeys.list, &muct_rdma_rkeys.list),
 };
 MUCT_FREE_IN_CHILD(muct_rdma_rkeys, &muct_rdma_rkeys.lock)
+
+/* The key that this thread has added last, and its group */
+static _Thread_local struct {
+    uint64_t group;    /* 0: none */
+    unsigned num_keys; /* of the group */
+    uint64_t incarnation;
+    uint64_t base;
+    uint64_t length;
+} muct_rdma_rkeys_last;
 
 /* ---- incarnations ---- */
 
@@ -67,11 +78,70 @@ muct_rdma_key_t *muct_rdma_rkeys_alloc(void)
     return &entry->key;
 }
 
+static const muct_rdma_rkeys_entry_t *muct_rdma_rkeys_of_group(uint64_t group,
+                                                               uint64_t incarnation)
+{
+    const muct_rdma_rkeys_entry_t *entry;
+
+    ucs_list_for_each(entry, &muct_rdma_rkeys.list, list)
+    {
+        if ((entry->group == group) && (entry->key.incarnation == incarnation)) {
+            return entry;
+        }
+    }
+
+    return NULL;
+}
+
+/* Whether the group that this thread adds to has a key of the device. Its keys are at
+ * the beginning of the list, unless other threads add as well. */
+static bool muct_rdma_rkeys_last_has(uint64_t incarnation)
+{
+    unsigned left = muct_rdma_rkeys_last.num_keys;
+    const muct_rdma_rkeys_entry_t *entry;
+
+    ucs_list_for_each(entry, &muct_rdma_rkeys.list, list)
+    {
+        if (left == 0) {
+            return false;
+        }
+        if (entry->group == muct_rdma_rkeys_last.group) {
+            if (entry->key.incarnation == incarnation) {
+                return true;
+            }
+            --left;
+        }
+    }
+
+    return false;
+}
+
+/* UCP unpacks the keys of a region one behind the other: a group ends with the region,
+ * or where a device comes again. */
+static uint64_t muct_rdma_rkeys_group(const muct_rdma_key_t *key)
+{
+    if ((muct_rdma_rkeys_last.group == 0) || (key->base != muct_rdma_rkeys_last.base) ||
+        (key->length != muct_rdma_rkeys_last.length) ||
+        !muct_rdma_incarnation_is_near(key->incarnation,
+                                       muct_rdma_rkeys_last.incarnation) ||
+        muct_rdma_rkeys_last_has(key->incarnation)) {
+        muct_rdma_rkeys_last.group = ++muct_rdma_rkeys.num_groups;
+        muct_rdma_rkeys_last.num_keys = 0;
+    }
+
+    ++muct_rdma_rkeys_last.num_keys;
+    muct_rdma_rkeys_last.incarnation = key->incarnation;
+    muct_rdma_rkeys_last.base = key->base;
+    muct_rdma_rkeys_last.length = key->length;
+    return muct_rdma_rkeys_last.group;
+}
+
 void muct_rdma_rkeys_add(muct_rdma_key_t *key)
 {
     muct_rdma_rkeys_entry_t *entry = (muct_rdma_rkeys_entry_t *)key;
 
     pthread_mutex_lock(&muct_rdma_rkeys.lock);
+    entry->group = muct_rdma_rkeys_group(key);
     ucs_list_add_head(&muct_rdma_rkeys.list, &entry->list);
     pthread_mutex_unlock(&muct_rdma_rkeys.lock);
 }
@@ -118,44 +188,63 @@ static const muct_rdma_key_t *muct_rdma_rkeys_of_page(uint64_t incarnation, int 
     return NULL;
 }
 
-static const muct_rdma_key_t *muct_rdma_rkeys_of_memory(uint64_t incarnation,
-                                                        uint64_t address,
-                                                        uint64_t length)
+/* The key that a work request has. */
+static const muct_rdma_rkeys_entry_t *
+muct_rdma_rkeys_named(const muct_rdma_rkeys_target_t *target)
 {
     const muct_rdma_rkeys_entry_t *entry;
+    const muct_rdma_key_t *key;
 
     ucs_list_for_each(entry, &muct_rdma_rkeys.list, list)
     {
-        if ((entry->key.incarnation == incarnation) &&
-            muct_rdma_key_covers(&entry->key, address, length) &&
-            (length <= muct_rdma_key_chunk_left(&entry->key, address))) {
-            return &entry->key;
+        key = &entry->key;
+        if ((key->incarnation == target->incarnation) &&
+            muct_rdma_key_covers(key, target->address, target->length) &&
+            (key->rkeys[muct_rdma_key_chunk(key, target->address)] == target->rkey)) {
+            return entry;
         }
     }
 
     return NULL;
 }
 
-bool muct_rdma_rkeys_find(uint64_t incarnation, uint64_t *address, uint64_t length,
-                          uint32_t *rkey_p)
+static bool muct_rdma_rkeys_translate_memory(muct_rdma_rkeys_target_t *target,
+                                             uint64_t incarnation)
+{
+    const muct_rdma_rkeys_entry_t *entry = muct_rdma_rkeys_named(target);
+    const muct_rdma_key_t *key;
+
+    if (entry != NULL) {
+        entry = muct_rdma_rkeys_of_group(entry->group, incarnation);
+    }
+    if ((entry == NULL) ||
+        (target->length > muct_rdma_key_chunk_left(&entry->key, target->address))) {
+        return false;
+    }
+
+    key = &entry->key;
+    target->rkey = key->rkeys[muct_rdma_key_chunk(key, target->address)];
+    return true;
+}
+
+bool muct_rdma_rkeys_translate(muct_rdma_rkeys_target_t *target, uint64_t incarnation)
 {
     const muct_rdma_key_t *key;
+    bool is_found;
     int gpu;
 
     pthread_mutex_lock(&muct_rdma_rkeys.lock);
-    gpu = muct_rdma_rkeys_gpu_of(incarnation, *address);
-    if (gpu >= 0) {
-        key = muct_rdma_rkeys_of_page(incarnation, gpu);
-        if (key != NULL) {
-            *address = key->page_address;
-            *rkey_p = key->page_rkey;
-        }
+    gpu = muct_rdma_rkeys_gpu_of(incarnation, target->address);
+    if (gpu < 0) {
+        is_found = muct_rdma_rkeys_translate_memory(target, incarnation);
     } else {
-        key = muct_rdma_rkeys_of_memory(incarnation, *address, length);
-        if (key != NULL) {
-            *rkey_p = key->rkeys[muct_rdma_key_chunk(key, *address)];
+        key = muct_rdma_rkeys_of_page(incarnation, gpu);
+        is_found = key != NULL;
+        if (is_found) {
+            target->address = key->page_address;
+            target->rkey = key->page_rkey;
         }
     }
     pthread_mutex_unlock(&muct_rdma_rkeys.lock);
-    return key != NULL;
+    return is_found;
 }

@@ -38,15 +38,26 @@ void muct_rdma_rkeys_add(muct_rdma_key_t *key);
 /** Free a key of @ref muct_rdma_rkeys_alloc; searches do not find it any more. */
 void muct_rdma_rkeys_free(muct_rdma_key_t *key);
 
+/** What a work request names at the peer, with the device of an incarnation. */
+typedef struct muct_rdma_rkeys_target {
+    uint64_t incarnation;
+    uint64_t address;
+    uint64_t length;
+    uint32_t rkey;
+} muct_rdma_rkeys_target_t;
+
 /**
- * Key of a device for [*address, *address + length), or, where the address is that of
- * the flush page of a GPU with another device of the process, for its own page of that
- * GPU.
+ * Replace the key of a device by that of another one of the same process. Several keys
+ * of a device may cover the same bytes, some of them of memory that its owner has
+ * deregistered. The one that belongs to the given key was unpacked with it: UCP unpacks
+ * the keys of a region with all devices at once.
  *
- * @param [in,out] address  The page's own, then.
+ * Where the address is that of the flush page of a GPU, address and key become those of
+ * the other device's page of that GPU.
+ *
+ * @param [in,out] target  Changed on success alone.
  * @return False when this process holds none.
  */
-bool muct_rdma_rkeys_find(uint64_t incarnation, uint64_t *address, uint64_t length,
-                          uint32_t *rkey_p);
+bool muct_rdma_rkeys_translate(muct_rdma_rkeys_target_t *target, uint64_t incarnation);
 
 #endif

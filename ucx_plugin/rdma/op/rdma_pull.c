@@ -345,7 +345,7 @@ static void muct_rdma_pull_write(muct_rdma_ep_t *ep, const muct_rdma_piece_t *pi
     wr->sg_list[0].lkey = lkey;
     wr->wr.rdma.remote_addr = piece->local;
     wr->wr.rdma.rkey = piece->local_key;
-    muct_rdma_sq_set_final_key(sq, wr);
+    muct_rdma_sq_set_final_key(sq, wr, (uint32_t)ep->recover.peer_incarnation);
     muct_rdma_sq_end(sq, wr, NULL, NULL, piece->length);
 }
 

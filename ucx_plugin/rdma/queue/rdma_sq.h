@@ -202,20 +202,43 @@ static inline struct ibv_send_wr *muct_rdma_sq_begin(muct_rdma_sq_t *sq,
     return wr;
 }
 
-/** Mark the work request begun last, a write, as one with the peer's present key, which
- * does not change. The mark ends with the work request: another one in its entry has
- * another index. Devices ignore the field for plain writes. */
+/** Marks of a work request with the key of a certain device of the peer: that key does
+ * not change, or it was changed. A mark ends with the work request: another one in its
+ * entry has another index. Devices ignore both fields where they are used here. */
 #define MUCT_RDMA_SQ_FINAL_KEY 0x4b455946u
+#define MUCT_RDMA_SQ_MOVED_KEY 0x4b45594du
 
+/** Mark the work request begun last, a write, as one with the final key. @a device is
+ * the lower half of the incarnation of the peer's device. */
 static inline void muct_rdma_sq_set_final_key(const muct_rdma_sq_t *sq,
-                                              struct ibv_send_wr *wr)
+                                              struct ibv_send_wr *wr, uint32_t device)
 {
     wr->imm_data = sq->head ^ MUCT_RDMA_SQ_FINAL_KEY;
+    wr->qp_type.xrc.remote_srqn = device;
 }
 
 static inline bool muct_rdma_sq_has_final_key(const struct ibv_send_wr *wr)
 {
     return wr->imm_data == ((uint32_t)wr->wr_id ^ MUCT_RDMA_SQ_FINAL_KEY);
+}
+
+/** The key of a posted work request was changed. */
+static inline void muct_rdma_sq_set_moved_key(struct ibv_send_wr *wr, uint32_t device)
+{
+    if (!muct_rdma_sq_has_final_key(wr)) {
+        wr->imm_data = (uint32_t)wr->wr_id ^ MUCT_RDMA_SQ_MOVED_KEY;
+    }
+    wr->qp_type.xrc.remote_srqn = device;
+}
+
+/** Device that has the key, or @a first where no mark is. */
+static inline uint32_t muct_rdma_sq_key_device(const struct ibv_send_wr *wr,
+                                               uint32_t first)
+{
+    return (muct_rdma_sq_has_final_key(wr) ||
+            (wr->imm_data == ((uint32_t)wr->wr_id ^ MUCT_RDMA_SQ_MOVED_KEY)))
+               ? wr->qp_type.xrc.remote_srqn
+               : first;
 }
 
 /** Buffer for inline data of the work request begun last: max_inline bytes. */

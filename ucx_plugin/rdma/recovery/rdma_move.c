@@ -187,10 +187,35 @@ static const muct_rdma_ep_t *muct_rdma_move_page(const muct_rdma_ep_t *ep)
     return found;
 }
 
-static bool muct_rdma_move_rkey(const muct_rdma_ep_t *ep, uint64_t *address,
-                                uint64_t length, uint32_t *rkey)
+/* Change address and key of a work request to those of the peer's present device. */
+static bool muct_rdma_move_rkey(const muct_rdma_ep_t *ep, struct ibv_send_wr *wr,
+                                uint64_t length, uint64_t *address, uint32_t *rkey)
 {
-    if (!muct_rdma_rkeys_find(ep->recover.peer_incarnation, address, length, rkey)) {
+    const uint64_t incarnation = ep->recover.peer_incarnation;
+    const uint32_t device = muct_rdma_sq_key_device(wr, (uint32_t)ep->peer.incarnation);
+    muct_rdma_rkeys_target_t target = {
+        .incarnation = (incarnation & ~(uint64_t)UINT32_MAX) | device,
+        .address = *address,
+        .length = length,
+        .rkey = *rkey};
+
+    if (target.incarnation == incarnation) {
+        return true;
+    }
+    if (!muct_rdma_rkeys_translate(&target, incarnation)) {
+        return false;
+    }
+
+    *address = target.address;
+    *rkey = target.rkey;
+    muct_rdma_sq_set_moved_key(wr, (uint32_t)incarnation);
+    return true;
+}
+
+static bool muct_rdma_move_user_rkey(const muct_rdma_ep_t *ep, struct ibv_send_wr *wr,
+                                     uint64_t length, uint64_t *address, uint32_t *rkey)
+{
+    if (!muct_rdma_move_rkey(ep, wr, length, address, rkey)) {
         muct_error("remote memory 0x%" PRIx64 " length %" PRIu64
                    " has no key with the device of incarnation 0x%" PRIx64,
                    *address, length, ep->recover.peer_incarnation);
@@ -250,19 +275,19 @@ static bool muct_rdma_move_is_flush(const muct_rdma_ep_t *ep,
                   muct_rdma_move_is_gpu_page(ep, wr->sg_list[0].addr));
 }
 
-static bool muct_rdma_move_write(const muct_rdma_ep_t *ep, struct ibv_send_wr *wr,
-                                 uint64_t length)
+static bool muct_rdma_move_rdma(const muct_rdma_ep_t *ep, struct ibv_send_wr *wr,
+                                uint64_t length)
 {
     uint64_t *address = &wr->wr.rdma.remote_addr;
+    uint32_t *rkey = &wr->wr.rdma.rkey;
 
     if ((wr->opcode == IBV_WR_RDMA_WRITE) && muct_rdma_sq_has_final_key(wr)) {
-        /* another key is needed only where the write itself has moved */
-        (void)muct_rdma_rkeys_find(ep->recover.peer_incarnation, address, length,
-                                   &wr->wr.rdma.rkey);
+        /* often the user has no key of memory that the peer gets into */
+        (void)muct_rdma_move_rkey(ep, wr, length, address, rkey);
         return true;
     }
 
-    return (length == 0) || muct_rdma_move_rkey(ep, address, length, &wr->wr.rdma.rkey);
+    return (length == 0) || muct_rdma_move_user_rkey(ep, wr, length, address, rkey);
 }
 
 bool muct_rdma_move_wr(muct_rdma_sq_t *sq, struct ibv_send_wr *wr)
@@ -289,9 +314,9 @@ bool muct_rdma_move_wr(muct_rdma_sq_t *sq, struct ibv_send_wr *wr)
         return true;
     case IBV_WR_ATOMIC_CMP_AND_SWP:
     case IBV_WR_ATOMIC_FETCH_AND_ADD:
-        return muct_rdma_move_rkey(ep, &wr->wr.atomic.remote_addr, length,
-                                   &wr->wr.atomic.rkey);
+        return muct_rdma_move_user_rkey(ep, wr, length, &wr->wr.atomic.remote_addr,
+                                        &wr->wr.atomic.rkey);
     default:
-        return muct_rdma_move_write(ep, wr, length);
+        return muct_rdma_move_rdma(ep, wr, length);
     }
 }
