@@ -166,6 +166,39 @@ START_TEST(receives_that_cannot_grow_are_enough)
 }
 END_TEST
 
+/* Both endpoints have used all their receives, and there are buffers for these alone.
+ * The one that receives no more must not keep those of the other one. Loop index: which
+ * one is filled first. */
+START_TEST(receives_that_grow_leave_the_first_ones_to_others)
+{
+    const uint64_t limit = mkv_test_now_ms() + (uint64_t)mkv_test_limit_ms();
+    unsigned i, sent[2] = {0, 0};
+    uct_ep_h eps[2];
+
+    setenv("UCX_MORI_RDMA_MAX_BUFS", "16", 1);
+    rig_open(&rig, SIZE);
+    rig_connect(&rig, &conn);
+    rig_connect(&rig, &other);
+    eps[_i] = conn.ep[0];
+    eps[!_i] = other.ep[0];
+    rig.hold[1] = 1;
+    for (i = 0; i < 2; i++) {
+        while (send_message(eps[i]) == UCS_OK) {
+            sent[i]++;
+            rig_progress(&rig);
+        }
+        ck_assert_uint_eq(sent[i], 4);
+    }
+    rig.hold[1] = 0;
+    while (rig.num_am[1] + rig.bad_am[1] < 104) {
+        sent[1] += (sent[1] < 100) && (send_message(eps[1]) == UCS_OK);
+        rig_progress(&rig);
+        ck_assert_msg(mkv_test_now_ms() < limit, "stopped at %u", sent[1]);
+    }
+    finish();
+}
+END_TEST
+
 /* ---- messages that are kept ---- */
 
 #define KEPT 4096
@@ -196,6 +229,14 @@ static ucs_status_t keep_b(void *arg, void *data, size_t length, unsigned flags)
     (void)arg;
     (void)length;
     return keep(1, data, flags);
+}
+
+static ucs_status_t copy_b(void *arg, void *data, size_t length, unsigned flags)
+{
+    (void)arg;
+    (void)length;
+    (void)flags;
+    return keep(1, data, 0);
 }
 
 /* Messages are delivered for copying when no more memory can be registered. */
@@ -239,6 +280,55 @@ START_TEST(messages_that_are_kept_never_stop_a_sender)
         }
     }
     fake_verbs_reset();
+    finish();
+}
+END_TEST
+
+/* Send until the receiver, which makes no progress, has no receive left. */
+static unsigned send_blindly(void)
+{
+    unsigned sent = 0;
+
+    rig.hold[1] = 1;
+    while (send_message(conn.ep[0]) == UCS_OK) {
+        sent++;
+        rig_progress(&rig);
+    }
+    rig.hold[1] = 0;
+    return sent;
+}
+
+static void send_to_keeper(unsigned num)
+{
+    const uint64_t limit = mkv_test_now_ms() + (uint64_t)mkv_test_limit_ms();
+    const unsigned end = num_kept[1] + num_copied[1] + num;
+
+    while (num_kept[1] + num_copied[1] < end) {
+        num -= (num > 0) && (send_message(conn.ep[0]) == UCS_OK);
+        rig_progress(&rig);
+        ck_assert_msg(mkv_test_now_ms() < limit, "%u are left", num);
+    }
+    for (num = 0; num < 10; num++) {
+        rig_progress(&rig); /* the last credits */
+    }
+}
+
+/* The receiver keeps all messages, and there are buffers for 64 receives and 12 more. */
+START_TEST(receives_grow_when_kept_buffers_come_back)
+{
+    setenv("UCX_MORI_RDMA_MAX_BUFS", "80", 1);
+    rig_open(&rig, SIZE);
+    rig_connect(&rig, &conn);
+    rig_connect(&rig, &other);
+    uct_iface_set_am_handler(rig.side[1].iface, RIG_AM_ID, keep_b, NULL, 0);
+    send_to_keeper(200);
+    ck_assert_uint_gt(num_copied[1], 0);
+    while (num_kept[1] > 0) {
+        uct_iface_release_desc(kept[1][--num_kept[1]]);
+    }
+    uct_iface_set_am_handler(rig.side[1].iface, RIG_AM_ID, copy_b, NULL, 0);
+    send_to_keeper(200);
+    ck_assert_uint_gt(send_blindly(), 32); /* of 64; up to half are owed */
     finish();
 }
 END_TEST
@@ -513,7 +603,9 @@ static Suite *wait_suite(void)
     tcase_add_test(tcase, without_locked_memory_the_operation_fails_with_one_line);
     tcase_add_test(tcase, little_locked_memory_is_enough_for_few_buffers);
     tcase_add_loop_test(tcase, receives_that_cannot_grow_are_enough, 0, 2);
+    tcase_add_loop_test(tcase, receives_that_grow_leave_the_first_ones_to_others, 0, 2);
     tcase_add_loop_test(tcase, messages_that_are_kept_never_stop_a_sender, 0, 2);
+    tcase_add_test(tcase, receives_grow_when_kept_buffers_come_back);
     tcase_add_test(tcase, queue_that_cannot_be_polled_fails_its_endpoints);
     tcase_add_test(tcase, event_of_a_queue_fails_its_endpoints_alone);
     tcase_add_test(tcase, queue_that_fails_while_it_is_armed_fails_its_endpoint);

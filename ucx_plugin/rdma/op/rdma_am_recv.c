@@ -72,6 +72,7 @@ static uint32_t muct_rdma_am_post_receives(muct_rdma_ep_t *ep)
         rx->ring[(rx->head + num) & rx->mask] = buf;
         if (!muct_rdma_am_fill_receive(ep, rx->head + num, &wrs[num], &sges[num])) {
             muct_rdma_buf_put(buf);
+            rx->is_full = true;
             break;
         }
         wrs[num].next = &wrs[num + 1];
@@ -91,6 +92,7 @@ static uint32_t muct_rdma_am_post_receives(muct_rdma_ep_t *ep)
             muct_rdma_buf_put(rx->ring[(rx->head + i) & rx->mask]);
         }
         num = wanted;
+        rx->is_full = true;
     }
 
     rx->head += num;
@@ -109,14 +111,29 @@ static void muct_rdma_am_grow(muct_rdma_ep_t *ep, uint32_t num)
     ep->credit_batch = (rx->depth + 1) / 2;
 }
 
-/* Double the receives, up to RX_DEPTH, after as many messages as there are receives.
- * Call this before credits are sent, so that one message carries all of them. */
+/* Whether the pool has a buffer for each missing receive of all endpoints, and @a num
+ * more. */
+static bool muct_rdma_am_has_buffers(muct_rdma_iface_t *iface, uint32_t num)
+{
+    muct_rdma_buf_pool_t *pool = &iface->rx_pool;
+
+    return __builtin_expect(
+               muct_rdma_buf_pool_num_free(pool) >= iface->num_missing + num, 1) ||
+           ((muct_rdma_buf_pool_grow(pool) == UCS_OK) &&
+            (muct_rdma_buf_pool_num_free(pool) >= iface->num_missing + num));
+}
+
+/* Double the receives, up to RX_DEPTH, after as many messages as there are receives,
+ * unless other endpoints need the buffers. Call this before credits are sent, so that
+ * one message carries all of them. */
 static void muct_rdma_am_grow_with_use(muct_rdma_ep_t *ep)
 {
-    uint32_t left = muct_rdma_ep_iface(ep)->limits.rx_depth - ep->rx.depth;
+    const uint32_t left = muct_rdma_ep_iface(ep)->limits.rx_depth - ep->rx.depth;
+    const uint32_t num = (left < ep->rx.depth) ? left : ep->rx.depth;
 
-    if ((left > 0) && !ep->rx.is_full && (ep->rx.tail - ep->rx.grown >= ep->rx.depth)) {
-        muct_rdma_am_grow(ep, (left < ep->rx.depth) ? left : ep->rx.depth);
+    if ((num > 0) && !ep->rx.is_full && (ep->rx.tail - ep->rx.grown >= ep->rx.depth) &&
+        muct_rdma_am_has_buffers(muct_rdma_ep_iface(ep), num)) {
+        muct_rdma_am_grow(ep, num);
     }
 }
 
@@ -131,7 +148,6 @@ static void muct_rdma_am_shrink(muct_rdma_ep_t *ep)
     rx->missing_data -= num;
     muct_rdma_ep_iface(ep)->num_missing -= num;
     rx->depth -= num;
-    rx->is_full = true;
     ep->credit_batch = (rx->depth + 1) / 2;
 }
 
@@ -181,6 +197,7 @@ ucs_status_t muct_rdma_am_renew(muct_rdma_ep_t *ep)
     int error;
 
     rx->id = MUCT_RDMA_WR_ID_RECV | ep->chans[0].id;
+    rx->is_full = false; /* the device may be another one */
     for (index = rx->tail; index != rx->head; ++index) {
         if (!muct_rdma_am_fill_receive(ep, index, &wr, &sge)) {
             return UCS_ERR_IO_ERROR;
@@ -269,18 +286,6 @@ static void muct_rdma_am_bad_message(muct_rdma_ep_t *ep, uint32_t length, uint8_
     muct_rdma_ep_fail(ep, UCS_ERR_CONNECTION_RESET, true);
 }
 
-/* Whether the pool has a buffer for each missing receive without the buffer just
- * filled. */
-static bool muct_rdma_am_may_keep(muct_rdma_iface_t *iface)
-{
-    muct_rdma_buf_pool_t *pool = &iface->rx_pool;
-
-    return __builtin_expect(muct_rdma_buf_pool_num_free(pool) >= iface->num_missing,
-                            1) ||
-           ((muct_rdma_buf_pool_grow(pool) == UCS_OK) &&
-            (muct_rdma_buf_pool_num_free(pool) >= iface->num_missing));
-}
-
 /* Handle an internal message; the endpoint may have failed when this returns. */
 static void muct_rdma_am_receive_own(muct_rdma_ep_t *ep, const struct ibv_wc *wc,
                                      muct_rdma_buf_t *buf, const uint8_t *header)
@@ -341,7 +346,7 @@ void muct_rdma_am_receive(muct_rdma_ep_t *ep, const struct ibv_wc *wc)
                   wc->byte_len - MUCT_RDMA_AM_HEADER);
     status = muct_iface_invoke_am(
         &iface->super, id, data, wc->byte_len - MUCT_RDMA_AM_HEADER,
-        muct_rdma_am_may_keep(iface) ? UCT_CB_PARAM_FLAG_DESC : 0);
+        muct_rdma_am_has_buffers(iface, 0) ? UCT_CB_PARAM_FLAG_DESC : 0);
     if (status == UCS_INPROGRESS) {
         /* the user keeps the buffer and releases it through the descriptor before
          * its data */
