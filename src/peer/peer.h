@@ -132,6 +132,7 @@ struct mkv_peer {
     uint64_t inflight_ops;
     mkv_list_t flush_waiting; /**< Legs */
     mkv_list_t flush_running;
+    uint64_t push_bytes;     /**< Of its plans and posts that this side moves */
     uint64_t inflight_bytes; /**< Not beside inflight_ops: vectors are slower */
     bool is_flushing;
     unsigned num_read_back; /**< Gets that follow the flush; see flush.c */

@@ -54,6 +54,9 @@ void mkv_post_free(mkv_post_t *post)
     if (post->gate_state == MKV_GATE_CHECK) {
         --ctx->num_asking_gates;
     }
+    if (post->is_push) {
+        post->leg->peer->push_bytes -= sizeof(*post);
+    }
     mkv_list_cache_put(ctx, &post->lists);
     --post->plan->num_posts;
     mkv_list_del(&post->list);

@@ -25,26 +25,52 @@ typedef struct mkv_push_plan {
     mkv_list_t list; /**< leg->push_plans */
     uint64_t serial; /**< The reader's */
     mkv_plan_t *plan;
+    uint64_t bytes; /**< Counted in peer->push_bytes */
 } mkv_push_plan_t;
 
 /* ---- Plans ----------------------------------------------------------------------- */
 
-/* Number of units of the runs; 0 if they exceed the number of blocks: an invalid plan
- */
-static uint64_t mkv_push_count_units(const mkv_wire_units_t *units, uint64_t limit)
+static bool mkv_push_has_room(const mkv_leg_t *leg, uint64_t bytes)
 {
-    uint64_t total = 0;
-    mkv_run_t run;
-    uint32_t i;
+    uint64_t max = leg->xfer->ctx->opts->max_queued;
 
+    return (bytes <= max) && (leg->peer->push_bytes <= max - bytes);
+}
+
+/* Count the units of runs in blocks that both sides have; a plan has at most 2^32 */
+static mkv_status_t mkv_push_count_units(const mkv_map_t *map,
+                                         const mkv_wire_units_t *units, uint64_t limit,
+                                         uint32_t *num_p)
+{
+    const mkv_map_component_t *component = mkv_map_component(map, units->component);
+    uint64_t num_local, num_remote, total = 0;
+    uint32_t index, i;
+    mkv_run_t run;
+
+    if (component == NULL) {
+        return MKV_ERR_PAIRING;
+    }
+    index = (uint32_t)(component - map->components);
+    num_local = component->local_units * mkv_map_parts(map, index, false);
+    num_remote = component->remote_units * mkv_map_parts(map, index, true);
     for (i = 0; i < units->num; ++i) {
         mkv_wire_run(units->ids, i, &run);
+        if (((uint64_t)run.remote + run.count > num_local) ||
+            ((uint64_t)run.local + run.count > num_remote)) {
+            return mkv_error(&map->ctx->log, MKV_ERR_BOUNDS,
+                             "component %u: %u blocks from %u here and %u there on, "
+                             "the regions have %llu and %llu",
+                             units->component, run.count, run.remote, run.local,
+                             (unsigned long long)num_local,
+                             (unsigned long long)num_remote);
+        }
         total += run.count;
-        if (total > limit) {
-            return 0;
+        if ((total > limit) || (total > UINT32_MAX)) {
+            return MKV_ERR_BUSY;
         }
     }
-    return total;
+    *num_p = (uint32_t)total;
+    return MKV_OK;
 }
 
 static void mkv_push_expand(const mkv_wire_units_t *wire, uint32_t *local,
@@ -68,15 +94,16 @@ static mkv_status_t mkv_push_units(mkv_leg_t *leg, const mkv_msg_t *msg,
 {
     uint64_t limit = leg->xfer->ctx->opts->max_queued / (2 * sizeof(uint32_t));
     uint64_t total = 0;
+    mkv_status_t status;
     uint32_t *ids;
     uint32_t i;
 
     for (i = 0; i < msg->num_units; ++i) {
         units[i] = (mkv_units_t){.component = msg->units[i].component};
-        units[i].num_local =
-            (uint32_t)mkv_push_count_units(&msg->units[i], limit - total);
-        if ((units[i].num_local == 0) && (msg->units[i].num > 0)) {
-            return MKV_ERR_BUSY;
+        status = mkv_push_count_units(leg->map, &msg->units[i], limit - total,
+                                      &units[i].num_local);
+        if (status != MKV_OK) {
+            return status;
         }
         units[i].num_remote = units[i].num_local;
         total += units[i].num_local;
@@ -93,13 +120,32 @@ static mkv_status_t mkv_push_units(mkv_leg_t *leg, const mkv_msg_t *msg,
     return MKV_OK;
 }
 
+/* Bytes of the plan that is made of these runs, at most */
+static uint64_t mkv_push_plan_bytes(const mkv_map_t *map, const mkv_msg_t *msg)
+{
+    uint64_t bytes = sizeof(mkv_push_plan_t) + sizeof(mkv_plan_t) +
+                     map->num_components * sizeof(mkv_plan_part_t);
+    uint32_t i;
+
+    for (i = 0; i < msg->num_units; ++i) {
+        bytes += (uint64_t)msg->units[i].num * sizeof(mkv_run_t);
+    }
+    return bytes;
+}
+
 static mkv_status_t mkv_push_plan_add(mkv_leg_t *leg, const mkv_msg_t *msg,
                                       mkv_plan_t **plan_p)
 {
-    mkv_push_plan_t *entry = malloc(sizeof(*entry));
+    uint64_t bytes = mkv_push_plan_bytes(leg->map, msg);
     mkv_units_t units[MKV_MAX_COMPONENTS];
     mkv_status_t status = MKV_ERR_NOMEM;
+    mkv_push_plan_t *entry;
     uint32_t *ids = NULL;
+
+    if (!mkv_push_has_room(leg, bytes)) {
+        return MKV_ERR_BUSY;
+    }
+    entry = malloc(sizeof(*entry));
 
     if (entry != NULL) {
         status = mkv_push_units(leg, msg, units, &ids);
@@ -115,6 +161,8 @@ static mkv_status_t mkv_push_plan_add(mkv_leg_t *leg, const mkv_msg_t *msg,
     }
     mkv_plan_add(entry->plan);
     entry->serial = msg->plan;
+    entry->bytes = bytes;
+    leg->peer->push_bytes += bytes;
     mkv_list_init(&entry->list);
     mkv_list_add_tail(&leg->push_plans, &entry->list);
     *plan_p = entry->plan;
@@ -190,9 +238,13 @@ static mkv_status_t mkv_push_check(mkv_leg_t *leg, const mkv_msg_t *msg,
 static mkv_status_t mkv_push_post(mkv_leg_t *leg, const mkv_msg_t *msg,
                                   mkv_plan_t *plan)
 {
-    mkv_post_t *post = mkv_post_create(leg, plan, &msg->sel);
+    mkv_post_t *post;
     uint64_t bytes;
 
+    if (!mkv_push_has_room(leg, sizeof(*post))) {
+        return MKV_ERR_BUSY;
+    }
+    post = mkv_post_create(leg, plan, &msg->sel);
     if (post == NULL) {
         return MKV_ERR_NOMEM;
     }
@@ -201,6 +253,7 @@ static mkv_status_t mkv_push_post(mkv_leg_t *leg, const mkv_msg_t *msg,
         return MKV_ERR_PAIRING;
     }
     post->is_push = true;
+    leg->peer->push_bytes += sizeof(*post);
     post->has_arrived = (leg->xfer->role == MKV_DST); /* when its gets are over */
     mkv_xfer_stamp(leg->xfer, MKV_TIME_POSTED);
     post->serial = msg->serial;
@@ -244,6 +297,7 @@ void mkv_push_cleanup(mkv_leg_t *leg)
     while (!mkv_list_is_empty(&leg->push_plans)) {
         entry = mkv_list_head(&leg->push_plans, mkv_push_plan_t, list);
         mkv_list_del(&entry->list);
+        leg->peer->push_bytes -= entry->bytes;
         if (entry->plan->num_posts == 0) {
             mkv_plan_free(entry->plan);
         }

@@ -530,7 +530,8 @@ START_TEST(what_was_not_exposed_is_not_put)
 }
 END_TEST
 
-/* Loop index: a run; the words of it are not those of blocks that exist */
+/* Loop index: a run; the words of it are not those of blocks that exist. The last two
+ * have more blocks than a plan has numbers for, in regions that have them */
 /* XF-11 */
 START_TEST(runs_from_the_wire_are_bounded)
 {
@@ -540,20 +541,33 @@ START_TEST(runs_from_the_wire_are_bounded)
         {.local = 0, .remote = UINT32_MAX, .count = 1},
         {.local = 0, .remote = 31, .count = 2},
         {.local = 31, .remote = 4, .count = 2},
+        {.count = UINT32_MAX},
+        {.count = 5},
     };
+    bool is_long = (_i == 5);
+    mkv_map_component_t *component;
+    uint64_t units;
     mkv_msg_t msg;
 
+    pair_set("MAX_QUEUED", "inf");
     pair_setup();
     bind_read(0);
+    component = &B->maps[0]->components[0];
+    units = component->local_units;
+    if (is_long) {
+        component->local_units = component->remote_units = UINT64_MAX / 2;
+    }
     msg = message_of(reader, MKV_MSG_PULL);
     msg.num_units = 1;
-    msg.units[0] = (mkv_wire_units_t){.num = 1, .ids = (const uint8_t *)&runs[_i]};
+    msg.units[0] =
+        (mkv_wire_units_t){.num = is_long ? 2 : 1, .ids = (const uint8_t *)&runs[_i]};
     OK(mkv_message_send(A->peers[1], &msg));
     pair_run();
     ck_assert_int_ne(pair_query(reader).status, MKV_INPROGRESS);
     ck_assert_int_ne(pair_query(reader).status, MKV_OK);
     ck_assert_uint_eq(fake_ucp_num_calls(PUTS), 0);
     ck_assert_uint_eq(pair_stats(B).plans_created, 0);
+    component->local_units = component->remote_units = units;
     finish();
 }
 END_TEST
@@ -568,6 +582,45 @@ static void set_digest(mkv_msg_t *msg, uint32_t num)
     msg->digest = mkv_post_digest(&post, &msg->bytes);
     OK(mkv_plan_destroy(mine));
 }
+
+#define MANY 500u
+
+/* A reader requests more than the owner keeps for one peer. Loop index: all requests
+ * have one plan */
+/* XF-11 */
+START_TEST(what_a_reader_requests_is_bounded)
+{
+    static const mkv_run_t run = {.local = 0, .remote = 4, .count = 2};
+    uint64_t num;
+    mkv_msg_t msg;
+    unsigned i;
+
+    pair_setup();
+    bind_read(0);
+    ((mkv_options_t *)(uintptr_t)B->ctx->opts)->max_queued = 65536;
+    msg = message_of(reader, MKV_MSG_PULL);
+    msg.num_units = 1;
+    msg.units[0] = (mkv_wire_units_t){.num = 1, .ids = (const uint8_t *)&run};
+    set_digest(&msg, 2);
+    num = pair_stats(B).plans_created;
+    fake_ucp_hold(FAKE_UCP_PUT | FAKE_UCP_LIST);
+    for (i = 0; i < MANY; ++i) {
+        msg.plan += _i ? 0 : 1;
+        msg.serial = i + 1;
+        OK(mkv_message_send(A->peers[1], &msg));
+    }
+    pair_run();
+    ck_assert_int_eq(pair_query(reader).status, MKV_ERR_PROTOCOL); /* it is refused */
+    num = pair_stats(B).plans_created - num;
+    ck_assert_uint_ge(num, _i ? 1 : 10);
+    ck_assert_uint_lt(num, _i ? 2 : MANY / 2);
+    fake_ucp_hold(0);
+    pair_run();
+    pair_close(reader, owner, plan);
+    ck_assert_uint_eq(B->peers[0]->push_bytes, 0);
+    pair_teardown();
+}
+END_TEST
 
 /* Loop index: none; unknown fields; an unknown plan; a part of the units; the
  * notification flag, which selects no part */
@@ -730,7 +783,8 @@ int main(void)
     tcase_add_test(tcase, a_put_that_fails_there_fails_both_sides);
     tcase_add_test(tcase, a_stopped_owner_ends_by_the_deadline);
     tcase_add_loop_test(tcase, what_was_not_exposed_is_not_put, 0, 3);
-    tcase_add_loop_test(tcase, runs_from_the_wire_are_bounded, 0, 5);
+    tcase_add_loop_test(tcase, runs_from_the_wire_are_bounded, 0, 6);
+    tcase_add_loop_test(tcase, what_a_reader_requests_is_bounded, 0, 2);
     tcase_add_loop_test(tcase, a_selection_from_the_wire_is_checked, 0, 5);
     tcase_add_test(tcase, a_pull_before_the_binding_fails);
     tcase_add_test(tcase, pulled_unasked_fails);
