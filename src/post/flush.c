@@ -14,7 +14,9 @@
 
 #define MKV_READ_BACK_PAGE 4096u
 
-static void mkv_peer_end_flush(mkv_peer_t *peer, ucs_status_t status)
+/* A flush that failed proves nothing about its puts: another one follows, or the end of
+ * the connection */
+static void mkv_peer_end_flush(mkv_peer_t *peer, bool has_flushed, ucs_status_t status)
 {
     mkv_leg_t *leg;
 
@@ -23,7 +25,7 @@ static void mkv_peer_end_flush(mkv_peer_t *peer, ucs_status_t status)
         leg = mkv_list_head(&peer->flush_running, mkv_leg_t, flush);
         mkv_list_del(&leg->flush);
         if (leg->puts == MKV_PUTS_FLUSHING) { /* otherwise puts followed */
-            leg->puts = MKV_PUTS_ARRIVED;     /* never on a failed connection */
+            leg->puts = has_flushed ? MKV_PUTS_ARRIVED : MKV_PUTS_GIVEN;
         }
         if (status != UCS_OK) {
             mkv_leg_fail(leg, mkv_status_of_ucs(status),
@@ -46,7 +48,7 @@ static void mkv_peer_read_back_cb(void *request, ucs_status_t status, void *user
         peer->read_back_status = status;
     }
     if (--peer->num_read_back == 0) {
-        mkv_peer_end_flush(peer, peer->read_back_status);
+        mkv_peer_end_flush(peer, true, peer->read_back_status);
     }
     mkv_peer_put(peer);
     if (request != NULL) {
@@ -148,8 +150,10 @@ static void mkv_peer_flushed_cb(void *request, ucs_status_t status, void *user_d
 {
     mkv_peer_t *peer = user_data;
 
-    if ((status != UCS_OK) || !mkv_peer_read_back(peer)) {
-        mkv_peer_end_flush(peer, (status != UCS_OK) ? status : peer->read_back_status);
+    if (status != UCS_OK) {
+        mkv_peer_end_flush(peer, false, status);
+    } else if (!mkv_peer_read_back(peer)) {
+        mkv_peer_end_flush(peer, true, peer->read_back_status);
     }
     mkv_peer_put(peer);
     if (request != NULL) {

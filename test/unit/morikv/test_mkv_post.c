@@ -519,7 +519,7 @@ START_TEST(a_flush_that_waits_ends_with_its_connection)
     }
     for (i = 0; i < 2; ++i) {
         ck_assert_int_eq(pair_query(active[i]).status, MKV_ERR_DRAIN_TIMEOUT);
-        ck_assert_int_eq(active[i]->legs[0].puts, MKV_PUTS_ARRIVED);
+        ck_assert_int_ne(active[i]->legs[0].puts, MKV_PUTS_FLUSHING);
         pair_close(active[i], passive[i], plans[i]);
     }
     pair_teardown();

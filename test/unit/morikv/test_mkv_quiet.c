@@ -354,6 +354,28 @@ START_TEST(no_goodbye_is_sent_after_a_failed_flush)
 }
 END_TEST
 
+/* Messages may have another lane than the puts, which goes on */
+START_TEST(a_flush_that_fails_proves_nothing)
+{
+    start_to_write("mori_rdma");
+    OK(mkv_xfer_seal(active, 0));
+    fake_ucp_hold(0);
+    fake_ucp_fail(FAKE_UCP_FLUSH, 0, UCS_ERR_IO_ERROR);
+    while (pair_query(active).status == MKV_INPROGRESS) {
+        (void)mkv_progress(A->ctx);
+    }
+    fake_ucp_hold(FAKE_UCP_FLUSH);
+    pair_run();
+    ck_assert_int_eq(pair_query(passive).status, MKV_ERR_TRANSPORT);
+    ck_assert(!is_quiet(passive));
+    fake_ucp_hold(0);
+    pair_run();
+    ck_assert(is_quiet(active) && is_quiet(passive));
+    pair_close(active, passive, plan);
+    pair_teardown();
+}
+END_TEST
+
 /* Nothing but the goodbye proves it: the claim is not visible, and the peer's GPU could
  * reach the blocks */
 START_TEST(a_peer_after_its_goodbye_touches_nothing)
@@ -724,6 +746,7 @@ int main(void)
     tcase_add_test(tcase, a_silent_peer_with_another_way_is_not_cut);
     tcase_add_test(tcase, goodbye_waits_until_the_blocks_are_quiet);
     tcase_add_loop_test(tcase, no_goodbye_is_sent_after_a_failed_flush, 0, 2);
+    tcase_add_test(tcase, a_flush_that_fails_proves_nothing);
     tcase_add_test(tcase, a_peer_after_its_goodbye_touches_nothing);
     tcase_add_loop_test(tcase, an_end_of_the_connection_is_a_proof_where_it_is_one, 0,
                         sizeof(ends) / sizeof(ends[0]));
