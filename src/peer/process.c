@@ -177,30 +177,41 @@ static int mkv_claims_open_file(const char *path, int flags)
 
 /* ---- This context's claims ------------------------------------------------------- */
 
-/* Remove files without locks: their process was killed */
+/* Called with the lock of the list */
+static void mkv_claims_sweep_file(const char *dir, const char *name)
+{
+    char path[512];
+    int fd;
+
+    snprintf(path, sizeof(path), "%s/%s", dir, name);
+    fd = mkv_claims_open_file(path, O_RDWR);
+    if (fd < 0) {
+        return;
+    }
+    if (!mkv_byte_is_locked(fd, MKV_CLAIMS_LIFE)) {
+        unlink(path);
+    }
+    close(fd);
+}
+
+/* Remove files without locks: their process was killed. Every user may make thousands,
+ * so the lock of the list is free between two of them */
 static void mkv_claims_sweep(const char *dir)
 {
     size_t prefix = strlen(MKV_CLAIMS_PREFIX);
     DIR *handle = opendir(dir);
-    struct dirent *entry;
-    char path[512];
-    int fd;
+    const struct dirent *entry;
 
     while ((handle != NULL) && ((entry = readdir(handle)) != NULL)) {
         if ((strncmp(entry->d_name, MKV_CLAIMS_PREFIX, prefix) != 0) ||
-            (strlen(entry->d_name) != prefix + 16) ||
-            (mkv_claims_find(strtoull(entry->d_name + prefix, NULL, 16)) != NULL)) {
+            (strlen(entry->d_name) != prefix + 16)) {
             continue;
         }
-        snprintf(path, sizeof(path), "%s/%s", dir, entry->d_name);
-        fd = mkv_claims_open_file(path, O_RDWR);
-        if (fd < 0) {
-            continue;
+        pthread_mutex_lock(&mkv_claims_lock);
+        if (mkv_claims_find(strtoull(entry->d_name + prefix, NULL, 16)) == NULL) {
+            mkv_claims_sweep_file(dir, entry->d_name);
         }
-        if (!mkv_byte_is_locked(fd, MKV_CLAIMS_LIFE)) {
-            unlink(path);
-        }
-        close(fd);
+        pthread_mutex_unlock(&mkv_claims_lock);
     }
     if (handle != NULL) {
         closedir(handle);
@@ -320,8 +331,8 @@ mkv_claims_t *mkv_claims_open(const char *dir, uint64_t owner)
     claims->owner = owner;
     claims->pid = getpid();
 
-    pthread_mutex_lock(&mkv_claims_lock);
     mkv_claims_sweep(dir);
+    pthread_mutex_lock(&mkv_claims_lock);
     if (mkv_claims_create_file(claims, dir) == 0) {
         mkv_list_add_tail(&mkv_claims_list, &claims->list);
     } else {
@@ -551,7 +562,9 @@ void mkv_watch_start(mkv_watch_t *watch, const char *dir, uint64_t owner,
     }
     mkv_watch_stop(watch);
     watch->owner = owner;
-    watch->claim = claim;
+    watch->claim =
+        (claim <= MKV_CLAIMS_LAST) ? claim : 0; /* fcntl(2) fails on others,
+                                                 * which would count as held */
     (void)mkv_watch_look(watch, dir);
 }
 

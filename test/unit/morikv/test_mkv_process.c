@@ -12,6 +12,7 @@
 #include "test/support/mkv_test.h"
 
 #include <dirent.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -572,14 +573,15 @@ START_TEST(a_file_of_another_user_proves_nothing)
 END_TEST
 
 /* A copy of the peer's process runs on a copy of its machine. Its end proves nothing
- * about the peer: it does not hold the claim of this connection */
+ * about the peer: it does not hold the claim of this connection. Loop index: a number
+ * that is none of a claim */
 /* AB-05 */
 START_TEST(a_copy_of_the_owner_proves_nothing)
 {
     uint64_t claims[2];
 
     ck_assert(start(claims, "a_copy_of_the_owner_proves_nothing"));
-    mkv_watch_start(&watch, dir, OWNER, claims[0] + 1);
+    mkv_watch_start(&watch, dir, OWNER, _i ? UINT64_MAX : claims[0] + 1);
     ck_assert_int_eq(look(), MKV_CLAIM_UNKNOWN);
     mkv_proc_kill(&proc, SIGKILL);
     ck_assert_int_eq(mkv_proc_wait(&proc), 0);
@@ -806,6 +808,46 @@ START_TEST(files_of_killed_processes_are_removed)
 }
 END_TEST
 
+static mkv_claims_t *claims_in_use;
+
+static void *take_claim(void *arg)
+{
+    (void)mkv_claims_take(claims_in_use, 33);
+    return arg;
+}
+
+/* The library reads the folder: another thread needs its claims meanwhile */
+struct dirent *readdir(DIR *handle)
+{
+    struct dirent *(*next)(DIR *) = NULL;
+    struct timespec end;
+    pthread_t thread;
+
+    *(void **)&next = dlsym(RTLD_NEXT, "readdir");
+    if (claims_in_use != NULL) {
+        ck_assert_int_eq(clock_gettime(CLOCK_REALTIME, &end), 0);
+        end.tv_sec += 20; /* it hangs */
+        ck_assert_int_eq(pthread_create(&thread, NULL, take_claim, NULL), 0);
+        ck_assert_int_eq(pthread_timedjoin_np(thread, NULL, &end), 0);
+        claims_in_use = NULL;
+    }
+    return next(handle);
+}
+
+START_TEST(a_folder_is_read_while_others_make_claims)
+{
+    mkv_claims_t *claims = mkv_claims_open(dir, OWNER), *second;
+
+    ck_assert_ptr_nonnull(claims);
+    claims_in_use = claims;
+    second = mkv_claims_open(dir, OWNER + 1);
+    ck_assert_ptr_nonnull(second);
+    ck_assert_ptr_null(claims_in_use); /* it was read */
+    mkv_claims_close(second);
+    mkv_claims_close(claims);
+}
+END_TEST
+
 /* A file is locked before it gets its name: a process that is killed in between leaves
  * none */
 START_TEST(a_file_has_one_name_from_its_first_to_its_last_day)
@@ -1017,7 +1059,7 @@ int main(void)
     tcase_add_test(tcase, a_process_outside_is_seen_from_a_private_pid_namespace);
     tcase_add_test(tcase, a_file_that_cannot_be_seen_proves_nothing);
     tcase_add_test(tcase, a_file_of_another_user_proves_nothing);
-    tcase_add_test(tcase, a_copy_of_the_owner_proves_nothing);
+    tcase_add_loop_test(tcase, a_copy_of_the_owner_proves_nothing, 0, 2);
     tcase_add_loop_test(tcase, an_ended_claim_is_found_by_an_earlier_one, 0, 6);
     tcase_add_loop_test(tcase, an_ended_claim_of_this_process_is_found, 0, 2);
     tcase_add_test(tcase, a_child_keeps_no_claim_of_its_parent);
@@ -1027,6 +1069,7 @@ int main(void)
     tcase_add_test(tcase, another_copy_in_this_process_ends_no_claim);
     tcase_add_test(tcase, a_child_looks_at_its_parent_as_at_any_process);
     tcase_add_test(tcase, files_of_killed_processes_are_removed);
+    tcase_add_test(tcase, a_folder_is_read_while_others_make_claims);
     tcase_add_test(tcase, a_file_has_one_name_from_its_first_to_its_last_day);
     tcase_add_loop_test(tcase, files_that_are_no_claims_are_left_alone, 0, 3);
     tcase_add_test(tcase, an_end_is_one_event);
