@@ -113,6 +113,7 @@ static int mkv_leg_keep_done_data(mkv_leg_t *leg, const mkv_msg_t *fin)
     if (fin->length == 0) {
         return 1;
     }
+    free(leg->done_data); /* of a FIN too many */
     leg->done_data = malloc(fin->length);
     if (leg->done_data == NULL) {
         mkv_leg_fail(leg, MKV_ERR_NOMEM,

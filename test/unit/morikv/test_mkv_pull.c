@@ -686,6 +686,25 @@ START_TEST(pulled_unasked_fails)
 END_TEST
 
 /* The owner's claimed bytes are the requested ones */
+START_TEST(a_second_end_fails)
+{
+    mkv_msg_t msg;
+
+    pair_setup();
+    bind_read(0);
+    msg = message_of(reader, MKV_MSG_FIN);
+    msg.data = (const uint8_t *)"bytes";
+    msg.length = 5;
+    OK(mkv_message_send(A->peers[1], &msg));
+    OK(mkv_message_send(A->peers[1], &msg));
+    pair_run();
+    ck_assert_int_eq(pair_query(owner).status, MKV_ERR_PROTOCOL);
+    OK(mkv_xfer_abort(reader, MKV_ERR_ABORTED, NULL));
+    pair_run();
+    finish();
+}
+END_TEST
+
 START_TEST(pulled_of_other_bytes_fails)
 {
     mkv_msg_t msg;
@@ -788,6 +807,7 @@ int main(void)
     tcase_add_loop_test(tcase, a_selection_from_the_wire_is_checked, 0, 5);
     tcase_add_test(tcase, a_pull_before_the_binding_fails);
     tcase_add_test(tcase, pulled_unasked_fails);
+    tcase_add_test(tcase, a_second_end_fails);
     tcase_add_test(tcase, pulled_of_other_bytes_fails);
     tcase_add_loop_test(tcase, a_release_in_mid_push_frees_nothing, 0, 4);
     return pair_main("mkv_pull", tcase);
