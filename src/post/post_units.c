@@ -251,7 +251,7 @@ static mkv_status_t mkv_post_check_plan_bytes(mkv_leg_t *leg, const mkv_plan_t *
         }
     }
     if ((status == MKV_OK) && (sel->fields == 0)) {
-        leg->checked_plan = plan->serial;
+        __atomic_store_n(&leg->checked_plan, plan->serial, __ATOMIC_RELAXED);
     }
     return status;
 }
