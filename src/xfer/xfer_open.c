@@ -40,10 +40,13 @@ static mkv_status_t mkv_xfer_check_params(mkv_ctx_t *ctx,
                          "or _LOW",
                          (int)params->priority);
     }
-    if (params->num_expect > MKV_MAX_COMPONENTS) {
+    if ((params->num_expect > MKV_MAX_COMPONENTS) ||
+        ((params->num_expect > 0) && (params->expect == NULL))) {
         return mkv_error(log, MKV_ERR_INVALID,
-                         "xfer_open: num_expect %zu, expected at most %u components",
-                         params->num_expect, MKV_MAX_COMPONENTS);
+                         "xfer_open: num_expect %zu at %p, expected at most %u "
+                         "components",
+                         params->num_expect, (const void *)params->expect,
+                         MKV_MAX_COMPONENTS);
     }
     return MKV_OK;
 }

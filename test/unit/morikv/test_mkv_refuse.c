@@ -397,8 +397,9 @@ END_TEST
 /* Loop index 1: 65536 legs, of which the first is missing and is not checked */
 START_TEST(what_can_be_no_transfer_is_not_opened)
 {
-    static const char *const texts[] = {"0 legs", "65536 legs", "mode 2",
-                                        "role 2", "priority 3", "num_expect 65"};
+    static const char *const texts[] = {"0 legs",      "65536 legs", "mode 2",
+                                        "role 2",      "priority 3", "num_expect 65",
+                                        "num_expect 1"};
     static mkv_map_t *const none[1];
     const mkv_expect_t expect = {0};
     mkv_xfer_params_t params = {.size = sizeof(params), .num_legs = 1};
@@ -410,8 +411,8 @@ START_TEST(what_can_be_no_transfer_is_not_opened)
     params.mode = (_i == 2) ? (mkv_mode_t)2 : MKV_WRITE;
     params.role = (_i == 3) ? (mkv_role_t)2 : MKV_SRC;
     params.priority = (_i == 4) ? (mkv_priority_t)3 : MKV_PRIORITY_NORMAL;
-    params.expect = &expect;
-    params.num_expect = (_i == 5) ? MKV_MAX_COMPONENTS + 1 : 0;
+    params.expect = (_i == 6) ? NULL : &expect;
+    params.num_expect = (_i == 5) ? MKV_MAX_COMPONENTS + 1 : (_i == 6);
     IS(mkv_xfer_open(A->ctx, &params, &xfer), MKV_ERR_INVALID);
     ck_assert_msg(strstr(mkv_last_error(), texts[_i]) != NULL, "%s", mkv_last_error());
     pair_teardown();
@@ -639,7 +640,7 @@ int main(void)
     tcase_add_test(tcase, a_reader_is_quiet_behind_its_gets);
     tcase_add_test(tcase, a_writer_is_quiet_behind_its_flush);
     tcase_add_test(tcase, a_leg_is_sealed_once_by_the_posting_side_when_it_is_bound);
-    tcase_add_loop_test(tcase, what_can_be_no_transfer_is_not_opened, 0, 6);
+    tcase_add_loop_test(tcase, what_can_be_no_transfer_is_not_opened, 0, 7);
     tcase_add_loop_test(tcase, each_phase_has_its_own_time, 0, 2);
     tcase_add_test(tcase, a_transfer_is_of_one_context);
     tcase_add_test(tcase, an_abort_has_an_error);
