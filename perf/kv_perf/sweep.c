@@ -6,7 +6,7 @@
  * divides its buffer among the flows that touch it, so that flows never overlap, and
  * every process can work out all lists from the seed.
  *
- * Bytes are checked in a pass of its own after the timed one.
+ * Bytes are checked after the timed transfers, and after one more with new bytes.
  */
 
 #include "perf/kv_perf/sweep.h"
@@ -22,7 +22,10 @@
 #include <string.h>
 
 
-enum { PERF_LARGE_REQUEST = 1 << 20 };
+enum {
+    PERF_LARGE_REQUEST = 1 << 20,
+    PERF_TIMED_ROUND = 1 << 20 /* contents of the timed transfers */
+};
 
 
 static bool perf_sweep_is_pingpong(const perf_sweep_t *sweep)
@@ -257,35 +260,45 @@ static int perf_sweep_move_checked(perf_sweep_t *sweep, perf_pool_t *pool,
                : -1;
 }
 
-static int perf_sweep_check(perf_sweep_t *sweep, unsigned view, uint32_t batch)
+static perf_pool_t *perf_sweep_pool(perf_sweep_t *sweep, const perf_row_t *row)
 {
     perf_pool_shape_t shape = {
-        .num_layers = 1, .num_parts = 1, .piece_bytes = sweep->block_sizes[view]};
+        .num_layers = 1, .num_parts = 1, .piece_bytes = sweep->block_sizes[row->view]};
     perf_pool_t *pool;
-    int ret = -1;
-    unsigned i;
 
     shape.num_blocks = (uint32_t)(sweep->params.size / shape.piece_bytes);
     if (perf_pool_create_at(sweep->run->memory, &shape, sweep->params.buffer, &pool) !=
         0) {
+        return NULL;
+    }
+    if ((perf_sweep_fill(sweep, pool, row->batch, PERF_TIMED_ROUND, true) != 0) ||
+        (perf_sweep_fill(sweep, pool, row->batch, PERF_TIMED_ROUND, false) != 0)) {
+        perf_pool_destroy(pool);
+        return NULL;
+    }
+    return pool;
+}
+
+/* Nothing moves until the next barrier. */
+static int perf_sweep_check(perf_sweep_t *sweep, perf_pool_t *pool, unsigned view,
+                            uint32_t batch)
+{
+    unsigned i;
+    int ret;
+
+    if (perf_pool_check_all(pool) != 0) {
         return -1;
     }
-
     ++sweep->next_job;
     for (i = 0; i < sweep->num_flows; ++i) {
         perf_flow_cleanup(&sweep->flows[i]);
         if (perf_flow_init(sweep, &sweep->flows[i], view, batch, 1) != 0) {
-            goto out;
+            return -1;
         }
     }
     ret = perf_sweep_is_pingpong(sweep) ? perf_pingpong_check(sweep, pool, batch)
                                         : perf_sweep_move_checked(sweep, pool, batch);
-    if (ret == 0) {
-        ret = perf_pool_check_all(pool);
-    }
-out:
-    perf_pool_destroy(pool);
-    return ret;
+    return (ret == 0) ? perf_pool_check_all(pool) : ret;
 }
 
 /* ---- Rows ------------------------------------------------------------------------ */
@@ -296,6 +309,7 @@ static int perf_sweep_row(perf_sweep_t *sweep, const perf_row_t *row)
     const unsigned view = row->view;
     const uint32_t batch = row->batch;
     uint64_t num_iter = options->num_iter, warmup = options->warmup_iter;
+    perf_pool_t *pool = NULL;
     int ret = -1;
     unsigned i;
 
@@ -318,11 +332,14 @@ static int perf_sweep_row(perf_sweep_t *sweep, const perf_row_t *row)
             goto out;
         }
     }
+    if (options->is_check && ((pool = perf_sweep_pool(sweep, row)) == NULL)) {
+        goto out;
+    }
     ret = perf_sweep_is_pingpong(sweep)
               ? perf_pingpong_measure(sweep, batch, num_iter, warmup)
               : perf_sweep_measure(sweep, batch, num_iter, warmup);
     if ((ret != 0) ||
-        (options->is_check && (perf_sweep_check(sweep, view, batch) != 0))) {
+        ((pool != NULL) && (perf_sweep_check(sweep, pool, view, batch) != 0))) {
         ret = -1;
         goto out;
     }
@@ -332,6 +349,9 @@ static int perf_sweep_row(perf_sweep_t *sweep, const perf_row_t *row)
     sweep->ops->path(sweep->engine, 0, sweep->result.path, sizeof(sweep->result.path));
     ret = perf_run_report(sweep->run, &sweep->result, perf_sweep_idle, sweep);
 out:
+    if (pool != NULL) {
+        perf_pool_destroy(pool);
+    }
     for (i = 0; i < sweep->num_flows; ++i) {
         perf_flow_cleanup(&sweep->flows[i]);
     }

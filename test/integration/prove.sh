@@ -63,6 +63,8 @@ HIPCPU_RULES=stale-reads prove reads 2 '^SAFE  *NIC, GPU memory' '^NOT SAFE  *NI
 # processes of one GPU read stale staging buffers, in a stage of its own
 HIPCPU_RULES=stale-staging prove stale 2 '^NOT SAFE  *host memory' '^  BROKEN  *copies of several processes on a GPU read stale bytes.*wrong byte' -- --path 'host memory' --path risks
 FAKE_VERBS_MODE=wrong-byte prove nic-byte 2 '^NOT SAFE  *NIC, host memory: .*wrong byte' '^NOT SAFE  *NIC, GPU memory: .*wrong byte' -- --path 'NIC, host' --path 'NIC, GPU'
+# the timed transfers write what is not theirs, and the one behind them does not
+FAKE_VERBS_MODE=stray-byte prove stray 2 '^NOT SAFE  *NIC, host memory: .*wrong byte .*a block that no transfer may write' -- --path 'NIC, host'
 # the device reaches other pages than the GPU by a dma-buf, which the canary sees
 FAKE_VERBS_MODE=other-pages prove pages 1 '^SAFE  *NIC, GPU memory' '^NOT PROVEN  *NIC, dma-buf: .*failed to register' \
     '^  seen  *the NIC and the GPU see other bytes' -- --path 'NIC, GPU' --path 'NIC, dma'
@@ -319,6 +321,10 @@ done = "every byte checked\nerror: the decode process was ended by signal 11 (Se
 for text, state in (("double free or corruption (!prev)", "seen"), ("malloc(): unaligned tcache chunk detected", "seen"), (done, "seen"),
                     (done.replace("every byte checked", ""), "not seen"), (done.replace("\n", "\n==== xGMI put\n", 1), "not seen")):
     assert prove.look_at_risk(aborts, text)["state"] == state, text
+
+# without ucx_info nothing is known of the machine
+prove.os.environ["PATH"] = f"{sys.argv[2]}/other"
+assert prove.lacking().startswith("there is no ucx_info on the path"), prove.lacking()
 
 # gpu_risks that is ended by a signal, fails, or hangs, and one that is missing
 prove.Job.stages, prove.Job.num_gpus, prove.Job.options.limit = [green], 2, 0.2

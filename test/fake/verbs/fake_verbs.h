@@ -36,9 +36,11 @@
  *                        nothing; for counting instructions. "late": data of reads
  *                        lands as late as the rules of verbs allow, so that a missing
  *                        fence shows. "wrong-byte": one byte of each write of 4 KiB or
- *                        more is changed. "late-write": such a write in a process
- *                        lands with the next one. "other-pages": a dma-buf is
- *                        registered as other pages than its own.
+ *                        more is changed. "stray-byte": the first 16 such writes of a
+ *                        process also change the byte behind them. "late-write":
+ *                        such a write in a process lands with the next one.
+ *                        "other-pages": a dma-buf is registered as other pages than
+ *                        its own.
  *   FAKE_VERBS_PEERMEM   "n": ibv_reg_mr() refuses GPU memory of libhipcpu, as without
  *                        a peer memory driver; only ibv_reg_dmabuf_mr() takes it.
  *   FAKE_VERBS_FORK      "old": children get registered memory until

@@ -365,6 +365,7 @@ typedef struct fv_process {
     bool has_late_writes; /* each larger write lands with the next one */
     bool has_other_pages; /* a dma-buf's pages are not the memory's */
     bool no_peermem;
+    unsigned num_strays; /* so many larger writes to come change a byte behind them */
     unsigned num_devices;
     fv_device_t device[FV_MAX_DEVICES];
     fv_qp_t *qps; /* oldest first */
@@ -500,6 +501,8 @@ int fv_datagram(fv_qp_t *qp, fv_send_t *send);
 
 /* Shorter writes are always right: the module's own messages consist of them. */
 #define FV_WRONG_FROM 4096
+
+#define FV_STRAYS 16
 
 /* fv_gpu.c: memory whose writes land after their completion */
 int fv_gpu_write(fv_qp_t *qp, const fv_wire_mr_t *mr, const fv_send_t *send,

@@ -239,6 +239,21 @@ static void fv_spoil(const fv_send_t *send, const struct ibv_sge *local, unsigne
     spoiled->length = send->length;
 }
 
+/* A byte behind a write changes as well. */
+static void fv_stray(fv_qp_t *qp, fv_wire_qp_t *peer, const fv_send_t *send)
+{
+    static const char byte = 0x55;
+    const struct ibv_sge one = {.addr = (uintptr_t)&byte, .length = sizeof(byte)};
+    const fv_wire_mr_t *mr;
+    fv_send_t behind = *send;
+
+    behind.remote_addr += send->length;
+    behind.length = one.length;
+    if (fv_remote_ok(peer, &behind, behind.length, IBV_ACCESS_REMOTE_WRITE, &mr)) {
+        (void)fv_gpu_write(qp, mr, &behind, &one, 1);
+    }
+}
+
 static int fv_do_write(fv_qp_t *qp, fv_wire_qp_t *peer, const fv_send_t *send,
                        const struct ibv_sge *local, unsigned count)
 {
@@ -260,6 +275,10 @@ static int fv_do_write(fv_qp_t *qp, fv_wire_qp_t *peer, const fv_send_t *send,
     }
     if (mr != NULL) {
         ret = fv_gpu_write(qp, mr, send, local, count);
+    }
+    if ((fv.num_strays > 0) && (send->length >= FV_WRONG_FROM)) {
+        --fv.num_strays;
+        fv_stray(qp, peer, send);
     }
     if (is_spoiled) {
         free((void *)(uintptr_t)spoiled.addr);

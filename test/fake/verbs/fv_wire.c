@@ -469,6 +469,8 @@ static void fv_init_once(void)
     fv.has_other_pages = (mode != NULL) && (strcmp(mode, "other-pages") == 0);
     fv.has_late_writes = (mode != NULL) && (strcmp(mode, "late-write") == 0);
     fv.wrong_mode = (mode != NULL) && (strcmp(mode, "wrong-byte") == 0);
+    fv.num_strays =
+        ((mode != NULL) && (strcmp(mode, "stray-byte") == 0)) ? FV_STRAYS : 0;
     fv.no_peermem = (peermem != NULL) && (strcmp(peermem, "n") == 0);
     if (fv.shared) {
         prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
