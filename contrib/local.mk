@@ -79,7 +79,7 @@ EXTRA_DIST += \
 	contrib/metrics/alerts.yml \
 	contrib/metrics/dashboard.json
 
-EXTRA_DIST += test/installed/run test/installed/use test/installed/use_packages test/installed/use_wheel
+EXTRA_DIST += test/installed/run test/installed/use test/installed/use_packages test/installed/use_prove test/installed/use_wheel
 EXTRA_DIST += test/nixl/agents.py test/nixl/components.py test/nixl/run
 EXTRA_DIST += test/engine/disagg.py test/engine/model.py test/engine/router.py test/engine/run test/engine/side.py
 
