@@ -4,7 +4,8 @@
 
 compare_calls.py RELEASE FAKE REAL DIFFERENCES
 
-FAKE and REAL are outputs of test/kfd/hip_calls; or of mori_calls.py and of MORI's engine.
+FAKE and REAL are outputs of test/kfd/hip_calls; or of mori_calls.py and of MORI's engine, with
+a backend as RELEASE.
 DIFFERENCES lists the known differences.
 The output has a line for each unknown difference, and for each known one that is gone.
 """

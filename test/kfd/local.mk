@@ -43,5 +43,5 @@ test_kfd_hip_segments_CPPFLAGS = $(kfd_hip_cppflags)
 test_kfd_hip_segments_LDADD = $(UCX_LIBS) -lucs -ldl
 endif
 endif
-EXTRA_DIST += test/kfd/README.md test/kfd/compare_calls.py test/kfd/test_driver.py test/kfd/differences.txt test/kfd/mori_calls.cc \
+EXTRA_DIST += test/kfd/README.md test/kfd/compare_calls.py test/kfd/test_driver.py test/kfd/differences.txt test/kfd/mori_calls.cc test/kfd/build_mori_calls \
 	test/kfd/mooncake_hip.py test/kfd/mori_calls.py test/kfd/mori_differences.txt test/kfd/run

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // One call of MORI's engine, amd-mori's C++ library, and its answer in a line;
-// mori_calls.py makes the same call through mori.io. C++, because MORI's engine has no
+// mori_calls.py makes the same call through mori.io. mori_calls xgmi|rdma CASE; without a case
+// it lists them. C++, because MORI's engine has no
 // other interface.
 
 #include <chrono>
@@ -30,16 +31,23 @@ static int code(TransferStatus &status)
     return static_cast<int>(status.CodeUint32());
 }
 
-/* Of a GPU: what lies before and behind it is of the same allocation */
+static bool is_rdma;
+
+/* Memory of a GPU, or of the host with RDMA, inside of a larger allocation */
 struct Memory {
     char *at = nullptr;
     int device;
 
-    Memory(int on, int seed) : device(on)
+    Memory(int on, int seed) : device(is_rdma ? -1 : on)
     {
         std::vector<char> bytes(kSize);
         for (size_t i = 0; i < kSize; ++i) {
             bytes[i] = static_cast<char>(seed ? seed + i * 7 + (i >> 9) : 0);
+        }
+        if (is_rdma) {
+            at = new char[3 * kSize] + kSize;
+            std::memcpy(at, bytes.data(), kSize);
+            return;
         }
         (void)hipSetDevice(on);
         (void)hipMalloc(reinterpret_cast<void **>(&at), 3 * kSize);
@@ -51,6 +59,9 @@ struct Memory {
 
     std::string bytes(size_t offset = 0, size_t size = kSize) const
     {
+        if (is_rdma) {
+            return std::string(at + offset, size);
+        }
         std::string out(size, 0);
         (void)hipMemcpy(out.data(), at + offset, size, hipMemcpyDeviceToHost);
         return out;
@@ -63,7 +74,9 @@ struct Side {
     explicit Side(const std::string &key, bool has_backend = true)
         : engine(key, IOEngineConfig{"127.0.0.1", 0})
     {
-        if (has_backend) {
+        if (has_backend && is_rdma) {
+            engine.CreateBackend(BackendType::RDMA, RdmaBackendConfig{});
+        } else if (has_backend) {
             engine.CreateBackend(BackendType::XGMI, XgmiBackendConfig{});
         }
     }
@@ -71,7 +84,8 @@ struct Side {
     MemoryDesc add(const Memory &memory, size_t size = kSize)
     {
         return engine.RegisterMemory(memory.at, size, memory.device,
-                                     MemoryLocationType::GPU);
+                                     is_rdma ? MemoryLocationType::CPU
+                                             : MemoryLocationType::GPU);
     }
 };
 
@@ -247,8 +261,13 @@ static const std::map<std::string, std::function<std::string()>> cases = {
          TransferStatus status, inbound;
          two.a.engine.Write(two.mine, 0, two.theirs, 0, 64, &status, 9);
          (void)code(status);
-         return word("inbound",
-                     two.b.engine.PopInboundTransferStatus("a", 9, &inbound));
+         bool popped = false;
+         // it may come later than the status here
+         for (int i = is_rdma ? 0 : 59999; !popped && (i < 60000); ++i) {
+             popped = two.b.engine.PopInboundTransferStatus("a", 9, &inbound);
+             std::this_thread::sleep_for(std::chrono::milliseconds(!popped));
+         }
+         return word("inbound", popped);
      }},
     {"new-status",
      [] {
@@ -307,14 +326,21 @@ static const std::map<std::string, std::function<std::string()>> cases = {
 
 int main(int argc, char **argv)
 {
-    auto found = cases.find(argc > 1 ? argv[1] : "");
+    const std::string backend = argc > 1 ? argv[1] : "";
+    if ((backend != "xgmi") && (backend != "rdma")) {
+        std::fprintf(stderr, "expected xgmi or rdma, and a case; got '%s'\n",
+                     backend.c_str());
+        return 2;
+    }
+    is_rdma = backend == "rdma";
+    auto found = cases.find(argc > 2 ? argv[2] : "");
     if (found == cases.end()) {
         for (const auto &each : cases) {
             std::printf("%s\n", each.first.c_str());
         }
         return 0;
     }
-    std::printf("%s:%s\n", argv[1], found->second().c_str());
+    std::printf("%s:%s\n", argv[2], found->second().c_str());
     std::fflush(stdout);
     std::_Exit(0); // at exit MORI's own threads outlive what they use
 }

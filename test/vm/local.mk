@@ -6,6 +6,7 @@ EXTRA_DIST += \
 	test/vm/init \
 	test/vm/jobs/conformance.sh \
 	test/vm/jobs/laboratory.sh \
+	test/vm/jobs/mori_calls.sh \
 	test/vm/jobs/rdma_acks.sh \
 	test/vm/jobs/rdma_bandwidth.sh \
 	test/vm/jobs/rdma_faults.sh \
