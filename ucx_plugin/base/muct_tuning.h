@@ -48,6 +48,9 @@
  * milliseconds. */
 #define MUCT_XGMI_OPEN_LIMIT_MS 30000
 
+/** Time after which copies that have not ended are reported. */
+#define MUCT_XGMI_LATE_MS 30000
+
 
 /* ---- mori_rdma ---- */
 

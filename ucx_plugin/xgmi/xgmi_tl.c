@@ -418,6 +418,7 @@ static void muct_xgmi_iface_configure(muct_xgmi_iface_t *iface,
     size_t seg_size = config->seg_size;
 
     queue->num_lists = MUCT_XGMI_LISTS;
+    queue->late_ms = MUCT_XGMI_LATE_MS;
     queue->list_size = muct_xgmi_clamp("LIST_SIZE", config->list_size, 16, 1 << 24);
     iface->max_sgl =
         (queue->list_size < MUCT_XGMI_MAX_SGL) ? queue->list_size : MUCT_XGMI_MAX_SGL;

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <ucs/debug/log_def.h>
 #include <unistd.h>
 
 #define LIST_SIZE 64
@@ -70,6 +71,7 @@ static void setup(void)
                                         .max_calls = 2,
                                         .max_blocks = 8,
                                         .num_launch_streams = 2,
+                                        .late_ms = 30000,
                                         .num_engines = 2,
                                         .min_run = MIN_RUN,
                                         .has_kernel = 1};
@@ -267,6 +269,51 @@ START_TEST(full_queue_refuses_and_recovers)
     finish(added);
     ck_assert_int_eq(put(0, 10), UCS_OK);
     finish(added + 1);
+}
+END_TEST
+
+static unsigned num_late;
+
+__attribute__((format(printf, 6, 0))) static ucs_log_func_rc_t count_late(
+    const char *file, unsigned number, const char *function, ucs_log_level_t level,
+    const ucs_log_component_config_t *component, const char *format, va_list args)
+{
+    char text[512];
+
+    (void)file, (void)number, (void)function, (void)component;
+    vsnprintf(text, sizeof(text), format, args);
+    num_late +=
+        (level == UCS_LOG_LEVEL_WARN) && (strstr(text, "have not ended") != NULL);
+    return UCS_LOG_FUNC_RC_STOP;
+}
+
+static void poll_some(void)
+{
+    unsigned i;
+
+    for (i = 0; i < 10000; ++i) {
+        (void)muct_xgmi_queue_poll(queue);
+    }
+}
+
+/* Each batch that is late is reported once; with a limit of an hour none is. */
+START_TEST(copies_that_do_not_end_are_reported)
+{
+    unsigned round;
+
+    ucs_log_push_handler(count_late);
+    for (round = 0; round < 3; ++round) {
+        config.late_ms = (round < 2) ? 0 : 3600 * 1000;
+        num_late = 0;
+        fake_hip_hold("hipcpu_hold", NULL);
+        ck_assert_int_eq(put(0, 10), UCS_OK);
+        muct_xgmi_queue_kick(queue);
+        poll_some();
+        ck_assert_uint_eq(num_late, round < 2);
+        fake_hip_hold("hipcpu_release", NULL);
+        finish(round + 1);
+    }
+    ucs_log_pop_handler();
 }
 END_TEST
 
@@ -1184,6 +1231,7 @@ int main(void)
     tcase_add_test(tcase, engines_are_made_with_the_first_long_run);
     tcase_add_test(tcase, device_without_engines_copies_long_runs);
     tcase_add_test(tcase, full_queue_refuses_and_recovers);
+    tcase_add_test(tcase, copies_that_do_not_end_are_reported);
     tcase_add_test(tcase, more_is_gathered_while_enough_runs);
     tcase_add_test(tcase, rolled_back_pieces_are_not_copied);
     tcase_add_test(tcase, failing_launch_falls_back_to_calls);

@@ -20,6 +20,9 @@
  */
 #define MUCT_XGMI_MANY_OPS 256
 
+/* Polls between two readings of the clock while a batch is not over. */
+#define MUCT_XGMI_WAITS_TO_LOOK 64
+
 
 /* ---- starting ---- */
 
@@ -170,6 +173,8 @@ static void muct_xgmi_queue_finish_head(muct_xgmi_queue_t *queue, ucs_status_t s
     --queue->num_started;
     pthread_mutex_unlock(&queue->lock);
     queue->num_polls = 0;
+    queue->num_waits = 0;
+    queue->waits_since_ns = 0;
     queue->is_notifying = false;
     muct_xgmi_batch_finish(queue, batch, status);
 }
@@ -199,6 +204,30 @@ static bool muct_xgmi_queue_leaves_head(muct_xgmi_queue_t *queue)
                                   muct_xgmi_wake_now_ns());
 }
 
+/* Report a head that is late, once. Reading the clock is slow. */
+static void muct_xgmi_queue_wait(muct_xgmi_queue_t *queue)
+{
+    const uint64_t late_ns = queue->config->late_ms * UINT64_C(1000000);
+    uint64_t now_ns;
+
+    if ((++queue->num_waits % MUCT_XGMI_WAITS_TO_LOOK) != 0) {
+        return;
+    }
+
+    now_ns = muct_xgmi_wake_now_ns();
+    if (queue->waits_since_ns == 0) {
+        queue->waits_since_ns = now_ns;
+    } else if ((now_ns > queue->waits_since_ns) &&
+               (now_ns - queue->waits_since_ns >= late_ns)) {
+        queue->waits_since_ns = UINT64_MAX;
+        muct_warn(
+            "copies on device %d have not ended in %u ms, and operations wait for "
+            "them: its work is held up by a kernel that does not end, or the GPU "
+            "has stalled, see dmesg",
+            queue->device, queue->config->late_ms);
+    }
+}
+
 unsigned muct_xgmi_queue_poll(muct_xgmi_queue_t *queue)
 {
     unsigned count = 0;
@@ -215,6 +244,9 @@ unsigned muct_xgmi_queue_poll(muct_xgmi_queue_t *queue)
         muct_xgmi_leave_end(&queue->leave);
         muct_xgmi_queue_finish_head(queue, queue->head->status);
         ++count;
+    }
+    if (queue->head != NULL) {
+        muct_xgmi_queue_wait(queue);
     }
 
     return count;

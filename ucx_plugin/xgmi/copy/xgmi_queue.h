@@ -97,6 +97,7 @@ typedef struct muct_xgmi_queue_config {
     unsigned most_blocks; /**< Limit including these */
     unsigned num_launch_streams; /**< Launches that may run at a time, at least 1 */
     unsigned num_engines;        /**< Streams a long run is split over */
+    unsigned late_ms;            /**< Wait for a batch after which it is reported */
     size_t min_run;              /**< Bytes from which a run goes to the copy engines */
     bool has_kernel;     /**< Use the copy kernel if there is one for the device */
     bool has_one_thread; /**< Only the first thread of a queue uses it */
@@ -181,6 +182,8 @@ typedef struct muct_xgmi_queue {
     struct muct_xgmi_queue *next; /**< Link of the queues of the process */
     unsigned num_polls;           /**< Polls since the last full check of the head */
     bool is_notifying;            /**< The head's completion is due or done */
+    unsigned num_waits;           /**< Polls of the head that is not over */
+    uint64_t waits_since_ns;      /**< Time of the first ones; 0: none yet */
     muct_xgmi_launch_stream_t launch_streams[MUCT_XGMI_MAX_LAUNCH_STREAMS];
     unsigned num_launch_streams;
     unsigned launch_stream;   /**< Index of the last used */
