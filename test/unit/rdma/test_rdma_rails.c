@@ -622,8 +622,9 @@ static void expect_got(unsigned op)
 
 /*
  * The getting side's memory is registered with the first device alone; the owner of the
- * bytes holds a key of it with the second device that has ended. A get into a GPU ends by a write to the flush page. Loop
- * index: the operation, and on which side the device is removed.
+ * bytes holds a key of it with the second device that has ended. A get into a GPU ends
+ * by a write to the flush page. Loop index: the operation, and on which side the device
+ * is removed.
  */
 /* RC-05 */
 START_TEST(gets_by_messages_go_on_over_another_rail)

@@ -313,7 +313,8 @@ static void send_to_keeper(unsigned num)
     }
 }
 
-/* The receiver keeps all messages, and there are buffers for 64 receives and 12 more. */
+/* The receiver keeps all messages, and there are buffers for 64 receives and 12 more.
+ */
 START_TEST(receives_grow_when_kept_buffers_come_back)
 {
     setenv("UCX_MORI_RDMA_MAX_BUFS", "80", 1);

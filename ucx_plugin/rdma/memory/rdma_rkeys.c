@@ -189,8 +189,8 @@ static const muct_rdma_key_t *muct_rdma_rkeys_of_page(uint64_t incarnation, int 
 }
 
 /* The key that a work request has. */
-static const muct_rdma_rkeys_entry_t *
-muct_rdma_rkeys_named(const muct_rdma_rkeys_target_t *target)
+static const muct_rdma_rkeys_entry_t *muct_rdma_rkeys_named(
+    const muct_rdma_rkeys_target_t *target)
 {
     const muct_rdma_rkeys_entry_t *entry;
     const muct_rdma_key_t *key;
