@@ -71,7 +71,7 @@ const mkv_opt_t mkv_opts[] = {
      MKV_OPT(max_queued), MKV_OPT_SIZE, NULL, 0, MKV_NO_LIMIT},
     {"MAX_PEERS", "16384",
      "Connections that exist at once, those not closed yet included; more are\n"
-     "refused. Each takes a UCX endpoint, and up to MAX_QUEUED bytes.",
+     "refused. Each takes a UCX endpoint, and up to MAX_QUEUED bytes of each kind.",
      MKV_OPT(max_peers), MKV_OPT_UINT, NULL, 1, MKV_NO_LIMIT},
     {"BIND_TIMEOUT", "60s",
      "Time for the other side to open its half, for a peer to answer, and for a\n"
