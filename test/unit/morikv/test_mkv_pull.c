@@ -530,8 +530,9 @@ START_TEST(what_was_not_exposed_is_not_put)
 }
 END_TEST
 
-/* Loop index: a run; the words of it are not those of blocks that exist. The last two
- * have more blocks than a plan has numbers for, in regions that have them */
+/* Loop index: a run; the words of it are not those of blocks that exist. Then two
+ * runs have more blocks than a plan has numbers for, in regions that have them, and
+ * many have more than the owner has room for */
 /* XF-11 */
 START_TEST(runs_from_the_wire_are_bounded)
 {
@@ -544,23 +545,30 @@ START_TEST(runs_from_the_wire_are_bounded)
         {.count = UINT32_MAX},
         {.count = 5},
     };
-    bool is_long = (_i == 5);
+    mkv_run_t many[16];
+    const mkv_run_t *given = (_i == 6) ? many : &runs[_i];
+    const uint32_t nums[] = {1, 1, 1, 1, 1, 2, 16};
     mkv_map_component_t *component;
     uint64_t units;
     mkv_msg_t msg;
+    size_t i;
 
+    for (i = 0; i < 16; ++i) {
+        many[i] = (mkv_run_t){.remote = 4, .count = NUM};
+    }
     pair_set("MAX_QUEUED", "inf");
     pair_setup();
     bind_read(0);
     component = &B->maps[0]->components[0];
     units = component->local_units;
-    if (is_long) {
+    if (_i == 5) {
         component->local_units = component->remote_units = UINT64_MAX / 2;
+    } else if (_i == 6) {
+        ((mkv_options_t *)(uintptr_t)B->ctx->opts)->max_queued = 16 * NUM * 8 - 1;
     }
     msg = message_of(reader, MKV_MSG_PULL);
     msg.num_units = 1;
-    msg.units[0] =
-        (mkv_wire_units_t){.num = is_long ? 2 : 1, .ids = (const uint8_t *)&runs[_i]};
+    msg.units[0] = (mkv_wire_units_t){.num = nums[_i], .ids = (const uint8_t *)given};
     OK(mkv_message_send(A->peers[1], &msg));
     pair_run();
     ck_assert_int_ne(pair_query(reader).status, MKV_INPROGRESS);
@@ -802,7 +810,7 @@ int main(void)
     tcase_add_test(tcase, a_put_that_fails_there_fails_both_sides);
     tcase_add_test(tcase, a_stopped_owner_ends_by_the_deadline);
     tcase_add_loop_test(tcase, what_was_not_exposed_is_not_put, 0, 3);
-    tcase_add_loop_test(tcase, runs_from_the_wire_are_bounded, 0, 6);
+    tcase_add_loop_test(tcase, runs_from_the_wire_are_bounded, 0, 7);
     tcase_add_loop_test(tcase, what_a_reader_requests_is_bounded, 0, 2);
     tcase_add_loop_test(tcase, a_selection_from_the_wire_is_checked, 0, 5);
     tcase_add_test(tcase, a_pull_before_the_binding_fails);
