@@ -83,6 +83,22 @@ bool muct_xgmi_am_has(const muct_xgmi_iface_t *iface)
 
 /* ---- sending ---- */
 
+/* The peer has no place for our messages, but may have one for its own here: a third
+ * process took the last place of the peer meanwhile. It would wait for answers. */
+static void muct_xgmi_am_refuse_peer(muct_xgmi_ep_t *ep)
+{
+    const muct_xgmi_iface_t *iface =
+        ucs_derived_of(ep->super.super.iface, muct_xgmi_iface_t);
+    muct_xgmi_box_place_t *place =
+        muct_xgmi_outbox_place_of(iface->inbox->box, ep->owner, ep->peer_iface);
+
+    muct_error("process 0x%" PRIx64 " or this one has %d senders of messages already",
+               ep->owner, MUCT_XGMI_BOX_RINGS);
+    if (place != NULL) {
+        atomic_store(&place->ring.is_broken, 1); /* its endpoint fails */
+    }
+}
+
 /* Prepare the claimed ring at the first message. A live receiver without a box supports
  * no messages: UCP sends none then, except keepalive messages. */
 static ucs_status_t muct_xgmi_am_connect(muct_xgmi_ep_t *ep)
@@ -107,9 +123,7 @@ static ucs_status_t muct_xgmi_am_connect(muct_xgmi_ep_t *ep)
     }
 
     if (status == UCS_ERR_EXCEEDS_LIMIT) {
-        muct_error("process 0x%" PRIx64
-                   " or this one has %d senders of messages already",
-                   ep->owner, MUCT_XGMI_BOX_RINGS);
+        muct_xgmi_am_refuse_peer(ep);
     }
     if ((status != UCS_ERR_UNREACHABLE) && (status != UCS_ERR_UNSUPPORTED)) {
         muct_xgmi_ep_set_error(ep, status);

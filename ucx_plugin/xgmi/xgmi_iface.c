@@ -310,13 +310,25 @@ static bool muct_xgmi_iface_has_refused(const muct_xgmi_iface_t *iface,
            ((muct_xgmi_wake_now_ns() - iface->refused.at_ns) < MUCT_XGMI_REFUSED_NS);
 }
 
+static bool muct_xgmi_iface_is_sender(const muct_xgmi_iface_t *iface,
+                                      const muct_xgmi_iface_addr_t *addr)
+{
+    return (iface->inbox != NULL) &&
+           (muct_xgmi_outbox_place_of(iface->inbox->box, addr->owner, addr->id) !=
+            NULL);
+}
+
 bool muct_xgmi_iface_hold(muct_xgmi_iface_t *iface, const muct_xgmi_iface_addr_t *addr)
 {
     muct_xgmi_outbox_t *claim = NULL;
     bool is_refused = muct_xgmi_iface_has_refused(iface, addr);
 
-    if (!is_refused && (muct_xgmi_iface_claim(iface, addr->owner, addr->id, true,
-                                              &claim) == UCS_ERR_EXCEEDS_LIMIT)) {
+    /* a peer that has selected this transport for us has sent no other address: UCX
+     * 1.22 and 1.23 abort when no endpoint can be made to it */
+    if (!is_refused &&
+        (muct_xgmi_iface_claim(iface, addr->owner, addr->id, true, &claim) ==
+         UCS_ERR_EXCEEDS_LIMIT) &&
+        !muct_xgmi_iface_is_sender(iface, addr)) {
         is_refused = true;
         iface->refused.owner = addr->owner;
         iface->refused.id = addr->id;

@@ -108,29 +108,44 @@ END_TEST
 
 #define IT_SENDERS "senders of messages already"
 
-/* Owner of its places; 0: they are free. */
-static void it_take_places(const char *dir, bool is_taken)
+/* Map the only box of another owner; NULL: there is none yet. */
+static muct_xgmi_box_t *it_map_box(const char *dir, uint64_t other)
 {
+    muct_xgmi_box_t *box = NULL, *found = NULL;
     char pattern[PATH_MAX];
-    muct_xgmi_box_t *box;
-    glob_t found;
-    unsigned i;
+    glob_t paths;
+    size_t i;
     int fd;
 
     snprintf(pattern, sizeof(pattern), "%s/*/*" MUCT_XGMI_BOX_SUFFIX, dir);
-    ck_assert_int_eq(glob(pattern, 0, NULL, &found), 0);
-    ck_assert_uint_eq(found.gl_pathc, 1);
-    fd = open(found.gl_pathv[0], O_RDWR);
-    ck_assert_int_ge(fd, 0);
-    box = mmap(NULL, sizeof(*box), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    ck_assert_ptr_ne(box, MAP_FAILED);
+    ck_assert_int_eq(glob(pattern, 0, NULL, &paths), 0);
+    for (i = 0; i < paths.gl_pathc; ++i) {
+        fd = open(paths.gl_pathv[i], O_RDWR);
+        ck_assert_int_ge(fd, 0);
+        box = mmap(NULL, sizeof(*box), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        ck_assert_ptr_ne(box, MAP_FAILED);
+        close(fd);
+        if (box->owner != other) {
+            ck_assert_ptr_null(found);
+            found = box;
+        } else {
+            munmap(box, sizeof(*box));
+        }
+    }
+    globfree(&paths);
+    return found;
+}
+
+static void it_take_places(const char *dir, bool is_taken)
+{
+    muct_xgmi_box_t *box = it_map_box(dir, 0);
+    unsigned i;
+
     for (i = 0; i < MUCT_XGMI_BOX_RINGS; ++i) {
         atomic_store(&box->places[i].owner, is_taken ? box->owner : 0);
     }
     atomic_store(&box->num_used, MUCT_XGMI_BOX_RINGS);
     munmap(box, sizeof(*box));
-    close(fd);
-    globfree(&found);
 }
 
 static void it_expect_visit(const char *program, const char *to, unsigned num_warnings)
@@ -178,6 +193,59 @@ START_TEST(sender_without_a_place_goes_by_tcp)
     snprintf(command, sizeof(command), "rm -rf %s", dir);
     ck_assert_int_eq(system(command), 0);
     mkv_test_pass("sender_without_a_place_goes_by_tcp", "%s", it_ways[_i]);
+}
+END_TEST
+
+/* The client's last place is taken when its endpoint exists, and the server's does not:
+ * both fail, and the server goes on. */
+START_TEST(endpoints_fail_when_the_last_place_is_lost)
+{
+    static char output[65536], lost[65536], program[PATH_MAX], to[8192];
+    static const char *const on[] = {"UCX_KEEPALIVE_INTERVAL=1s", NULL};
+    char dir[] = "/tmp/it_gone.XXXXXX", command[64];
+    const char *argv[] = {program, "server", NULL};
+    const char *client_argv[] = {program, "client", to, "-1", NULL};
+    muct_xgmi_box_t *theirs, *own;
+    mkv_proc_t server, client;
+    unsigned i = 0;
+
+    ck_assert_ptr_nonnull(mkdtemp(dir));
+    setenv("UCX_MORI_XGMI_SHM_DIR", dir, 1);
+    snprintf(program, sizeof(program), "%s",
+             it_build_path("test/integration/ucp/ucp_gone"));
+    ck_assert_int_eq(mkv_proc_spawn(&server, argv, on), 0);
+    ck_assert_msg(mkv_proc_expect(&server, "ready", output, sizeof(output)),
+                  "no server: %s", output);
+    it_get_target(output, "address ", to, sizeof(to));
+    theirs = it_map_box(dir, 0);
+    mkv_proc_stop(&server);
+    ck_assert_int_eq(mkv_proc_spawn(&client, client_argv, on), 0);
+    while (atomic_load(&theirs->is_polled) == 0) { /* a message is prepared */
+        mkv_test_pause(&i);
+    }
+    own = it_map_box(dir, theirs->owner);
+    for (i = 0; i < MUCT_XGMI_BOX_RINGS; ++i) {
+        atomic_store(&own->places[i].owner, own->owner);
+    }
+    atomic_store(&own->num_used, MUCT_XGMI_BOX_RINGS);
+    mkv_proc_resume(&server);
+    ck_assert_msg(mkv_proc_expect(&client, NULL, lost, sizeof(lost)), "%s", lost);
+    mkv_proc_wait(&client);
+    ck_assert_msg(strstr(lost, "endpoint: Connection reset") != NULL, "%s", lost);
+    setenv("UCX_LOG_LEVEL", "info", 1);
+    it_expect_visit(program, to, 0);
+    mkv_proc_kill(&server, SIGTERM);
+    ck_assert(mkv_proc_expect(&server, NULL, output, sizeof(output)));
+    mkv_proc_wait(&server);
+    ck_assert_msg(strstr(output, " 1 byes") != NULL, "%s", output);
+    ck_assert_msg(strstr(output, IT_SENDERS) != NULL, "%s", output);
+    mkv_proc_cleanup(&client);
+    mkv_proc_cleanup(&server);
+    munmap(own, sizeof(*own));
+    munmap(theirs, sizeof(*theirs));
+    snprintf(command, sizeof(command), "rm -rf %s", dir);
+    ck_assert_int_eq(system(command), 0);
+    mkv_test_pass("endpoints_fail_when_the_last_place_is_lost", "%s", "by address");
 }
 END_TEST
 
@@ -260,6 +328,7 @@ int main(void)
                         0, IT_COUNT(it_ways));
     tcase_add_loop_test(tcase, sender_without_a_place_goes_by_tcp, 0,
                         IT_COUNT(it_ways));
+    tcase_add_test(tcase, endpoints_fail_when_the_last_place_is_lost);
     tcase_add_test(tcase, lane_of_messages_is_mori_xgmi);
     tcase_add_loop_test(tcase, perftest_runs_over_messages, 0, IT_COUNT(it_perftests));
     suite_add_tcase(suite, tcase);

@@ -117,24 +117,38 @@ static ucs_status_t muct_xgmi_outbox_find_place(muct_xgmi_outbox_t *outbox, int 
     return UCS_OK;
 }
 
+muct_xgmi_box_place_t *muct_xgmi_outbox_place_of(muct_xgmi_box_t *box, uint64_t sender,
+                                                 muct_xgmi_iface_id_t sender_id)
+{
+    muct_xgmi_box_place_t *place = box->places;
+
+    for (; place != box->places + MUCT_XGMI_BOX_RINGS; ++place) {
+        if ((atomic_load(&place->owner) == sender) &&
+            !atomic_load(&place->ring.is_broken) &&
+            (atomic_load(&place->bell_slot) == sender_id.slot) &&
+            (atomic_load(&place->bell_generation) == sender_id.generation)) {
+            return place;
+        }
+    }
+    return NULL;
+}
+
 /* System calls are for the case that no place is free. */
-bool muct_xgmi_outbox_has_place(const muct_xgmi_box_t *box, uint64_t sender,
+bool muct_xgmi_outbox_has_place(muct_xgmi_box_t *box, uint64_t sender,
                                 muct_xgmi_iface_id_t sender_id)
 {
     const muct_xgmi_box_place_t *place;
-    uint64_t owner;
     unsigned i;
 
-    if (atomic_load(&box->num_used) < MUCT_XGMI_BOX_RINGS) {
+    if ((atomic_load(&box->num_used) < MUCT_XGMI_BOX_RINGS) ||
+        (muct_xgmi_outbox_place_of(box, sender, sender_id) != NULL)) {
         return true;
     }
     for (i = 0; i < 2 * MUCT_XGMI_BOX_RINGS; ++i) {
         place = &box->places[i % MUCT_XGMI_BOX_RINGS];
-        owner = atomic_load(&place->owner);
         if (!atomic_load(&place->ring.is_broken) &&
-            (((owner == sender) && (atomic_load(&place->bell_slot) == sender_id.slot) &&
-              (atomic_load(&place->bell_generation) == sender_id.generation)) ||
-             muct_xgmi_outbox_may_take(owner, i >= MUCT_XGMI_BOX_RINGS))) {
+            muct_xgmi_outbox_may_take(atomic_load(&place->owner),
+                                      i >= MUCT_XGMI_BOX_RINGS)) {
             return true;
         }
     }

@@ -57,8 +57,13 @@ ucs_status_t muct_xgmi_outbox_claim(const char *dir, uint64_t owner,
                                     muct_xgmi_outbox_t **outbox_p);
 
 
+/** Place of an interface of a process that is a sender of a box already, or NULL. */
+muct_xgmi_box_place_t *muct_xgmi_outbox_place_of(muct_xgmi_box_t *box, uint64_t sender,
+                                                 muct_xgmi_iface_id_t sender_id);
+
+
 /** Whether an interface of a process is a sender of a box already or can become one. */
-bool muct_xgmi_outbox_has_place(const muct_xgmi_box_t *box, uint64_t sender,
+bool muct_xgmi_outbox_has_place(muct_xgmi_box_t *box, uint64_t sender,
                                 muct_xgmi_iface_id_t sender_id);
 
 

@@ -16,7 +16,10 @@
  * Reachability depends on these addresses, and on free places for messages of each side
  * at the other one. It is the same on both sides unless a third process takes the last
  * place meanwhile: only the own place is reserved, and a refusal stays for a second.
- * Then the endpoint of the side that has none fails, if it offered no other transport.
+ * Then the endpoints of both sides fail: that of the side without a place at its first
+ * message with UCS_ERR_EXCEEDS_LIMIT and an error line, the other one at its next
+ * operation or keepalive with UCS_ERR_CONNECTION_RESET. A new endpoint uses other
+ * transports.
  * Liveness of the other side is not examined; its endpoint reports it.
  *
  * Both carry the version of this format. Processes of different versions do not reach
