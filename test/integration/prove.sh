@@ -309,6 +309,9 @@ assert prove.limited() == ["--quick", "--gpus 2", "--path 'xGMI'"], prove.limite
 prove.doctor.Machine.gpus = [None] * 9
 assert prove.limited()[1] == "8 of 9 GPUs that HIP shows", prove.limited()
 prove.doctor.Machine.gpus = []
+prove.os.environ["UCX_NET_DEVICES"] = "fake0:1"
+assert prove.limited()[1] == "UCX_NET_DEVICES=fake0:1", prove.limited()
+del prove.os.environ["UCX_NET_DEVICES"]
 prove.doctor.looks, prove.doctor.Module.log, prove.os.environ["LD_PRELOAD"] = list, prove.doctor.Output(0, ""), "/x/libkfdcpu.so"
 prove.examine()
 assert prove.Job.simulated == ["kfdcpu"], prove.Job.simulated
@@ -325,6 +328,10 @@ for text, state in (("double free or corruption (!prev)", "seen"), ("malloc(): u
 # without ucx_info nothing is known of the machine
 prove.os.environ["PATH"] = f"{sys.argv[2]}/other"
 assert prove.lacking().startswith("there is no ucx_info on the path"), prove.lacking()
+prove.os.symlink("/bin/true", f"{sys.argv[2]}/other/ucx_info")
+prove.Job.options.two = "node7"
+assert prove.lacking().startswith("there is no ssh on the path"), prove.lacking()
+prove.Job.options.two = ""
 
 # gpu_risks that is ended by a signal, fails, or hangs, and one that is missing
 prove.Job.stages, prove.Job.num_gpus, prove.Job.options.limit = [green], 2, 0.2
