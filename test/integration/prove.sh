@@ -107,6 +107,10 @@ FAKE_VERBS_DEVICES=fake0:ionic,fake1:ionic PATH=$work/idle:$PATH \
 # the kernel refuses the command
 FAKE_VERBS_DEVICES=fake0:ionic,fake1:ionic PATH=$work/link:$PATH \
     prove still 1 "^NOT PROVEN  *NIC, link that flaps: 'ip link set eth8 up' failed" -- --path 'NIC, link' --flap eth8
+# a copy of libhipcpu has AMD's name
+mkdir "$work/copy"
+cp -L "$build"/test/fake/hip/lib/libamdhip64.so.6 "$work/copy/"
+LD_LIBRARY_PATH=$work/copy:$LD_LIBRARY_PATH prove copy 1 '^SIMULATED by hipcpu' -- --path 'xGMI put' --minutes 0.001
 # no time, no GPU, no NIC
 prove late 1 '^NOT PROVEN  *xGMI put: the time was over' 'stages were left out' -- --path 'xGMI put' --minutes 0.001
 HIPCPU_DEVICES=1 prove alone 1 '^NOT PROVEN  *xGMI get: 1 GPUs here; expected 2 or more' -- --path 'xGMI get'
