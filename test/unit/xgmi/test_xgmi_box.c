@@ -307,6 +307,22 @@ START_TEST(the_first_senders_find_room_in_a_full_folder)
 }
 END_TEST
 
+/* A sender sets the bit of a ring that has no memory: a read of it would be a signal
+ * that ends the receiver. */
+/* XM-04 */
+START_TEST(a_ring_without_memory_is_not_read)
+{
+    is_full = true;
+    atomic_store(&inbox->box->num_used, FIRST + 1);
+    muct_xgmi_box_set_ready(inbox->box, FIRST);
+    ck_assert_uint_eq(poll_some(AT_ONCE), 0);
+    ck_assert_uint_eq(num_errors, 1);
+    ck_assert(atomic_load(&inbox->box->places[FIRST].ring.is_broken));
+    ck_assert_uint_eq(poll_some(AT_ONCE), 0);
+    ck_assert_uint_eq(num_errors, 1);
+}
+END_TEST
+
 /* XM-06 */
 START_TEST(a_ring_without_memory_is_an_error)
 {
@@ -489,6 +505,7 @@ static void add_files(Suite *suite)
     tcase_add_test(tcase, a_signal_is_not_taken_for_a_full_folder);
     tcase_add_test(tcase, the_first_senders_find_room_in_a_full_folder);
     tcase_add_test(tcase, a_ring_without_memory_is_an_error);
+    tcase_add_test(tcase, a_ring_without_memory_is_not_read);
     tcase_add_test(tcase, a_place_belongs_to_an_interface);
     tcase_add_test(tcase, a_claimed_ring_that_has_a_message_is_an_error);
     tcase_add_test(tcase, limit_of_file_sizes_is_logged_for_a_sender);

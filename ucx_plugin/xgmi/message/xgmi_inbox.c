@@ -58,22 +58,27 @@ static muct_xgmi_box_t *muct_xgmi_box_map(int fd)
     return (box == MAP_FAILED) ? NULL : box;
 }
 
-/* @return NULL with the reason in the log. */
+/* The sender has reserved the memory, unless it is broken: a read of a ring without
+ * memory ends this process when the file system is full.
+ *
+ * @return NULL with the reason in the log. */
 static unsigned char *muct_xgmi_inbox_map_ring(const muct_xgmi_inbox_t *inbox,
                                                unsigned index)
 {
     const uint64_t offset = muct_xgmi_box_offset(index);
-    void *bytes;
+    void *bytes = MAP_FAILED;
 
     if (index < MUCT_XGMI_INBOX_FIRST_RINGS) {
         return (unsigned char *)inbox->box + offset;
     }
 
-    bytes = mmap(NULL, MUCT_XGMI_RING_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED,
-                 inbox->box_fd, (off_t)offset);
+    if (muct_shm_reserve(inbox->box_fd, (off_t)offset, (off_t)MUCT_XGMI_RING_SIZE)) {
+        bytes = mmap(NULL, MUCT_XGMI_RING_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED,
+                     inbox->box_fd, (off_t)offset);
+    }
     if (bytes == MAP_FAILED) {
-        muct_error("mmap(ring of process 0x%" PRIx64 ", %" PRIu64
-                   " bytes) failed: %m; ignoring messages of this process",
+        muct_error("mapping the ring of process 0x%" PRIx64 " with %" PRIu64
+                   " bytes failed: %m; ignoring messages of this process",
                    atomic_load(&inbox->box->places[index].owner), MUCT_XGMI_RING_SIZE);
         return NULL;
     }
