@@ -26,7 +26,7 @@ options() { # DIR
 
 # Most options of a transport. A new one takes the place of another, or raises the number
 # here; the commit names the use that needs it.
-declare -A most=([xgmi]=20 [rdma]=38 [copy]=8)
+declare -A most=([xgmi]=21 [rdma]=38 [copy]=8)
 
 plugin_options() { # DIR TRANSPORT
     [ ! -d "$1/ucx_plugin/$2" ] ||

@@ -73,6 +73,9 @@ static mkv_status_t mkv_worker_init_context(mkv_ctx_t *ctx)
     mkv_ucp_modify(ctx, config, "TLS", mkv_config_tls(ctx->config));
     mkv_ucp_modify(ctx, config, "NET_DEVICES", ctx->opts->net_devices);
     mkv_ucp_modify(ctx, config, "MAX_RMA_RAILS", lanes);
+    /* The owner's GPU moves private memory faster than processors (post/pull.c).
+     * UCX 1.23 refuses names of modules that are not there. */
+    (void)ucp_config_modify(config, "MORI_XGMI_PRIVATE", "n");
     params.features |= ctx->opts->wakeup ? UCP_FEATURE_WAKEUP : 0;
     status = ucp_init(&params, config, &ctx->ucp_context);
     ucp_config_release(config);

@@ -4,7 +4,8 @@
 # messages, as cases fill with these where they can; copies by the copy engines alone;
 # each piece of work so slow that much is in flight. With the rules of three releases of
 # the runtime, once with all that the release does (docs/dev/hipcpu.md). GPU memory alone
-# first, then host memory that the peer shares, and host memory that the runtime does not pin.
+# first, then host memory that the peer shares, host memory that the runtime does not pin, and
+# private host memory.
 # XM-01
 set -eu
 here=$(dirname "$0")
@@ -23,4 +24,6 @@ HIPCPU_DELAY=300 gpu -1 "$@"
 export UCX_TLS=mori_xgmi,mori_copy,tcp # beside cma it leaves host memory alone
 run -1 -v peer/rocm-host "$@"
 HIPCPU_FAIL=hipHostRegister:0:1 run -1 -v peer "$@"
+MKV_TEST_PRIVATE=1 run -1 -v peer/rocm-host "$@"
+MKV_TEST_PRIVATE=1 run -1 -v peer "$@"
 [ -z "${MKV_TEST_NIGHTLY:-}" ] || run -1 -v peer "$@"

@@ -191,6 +191,8 @@ host_memory() {
     [ -z "$fake" ] || quick=(--pool 32)
     stage "host memory, raw" 60 inside perf/gpu/gpu_limits --parts host "${quick[@]}" && cat "$work/stage.log" >>"$report"
     stage "conformance of host memory" 90 inside sh "$tree/test/conformance/run.sh" mori_xgmi -1 -v peer/rocm-host
+    stage "conformance of private host memory" 90 inside env MKV_TEST_PRIVATE=1 \
+        sh "$tree/test/conformance/run.sh" mori_xgmi -1 -v peer/rocm-host
     kv_setting=("UCX_TLS=mori_xgmi,mori_copy,tcp")
     for kinds in "VRAM SHM" "SHM VRAM" "VRAM DRAM" "DRAM VRAM" "SHM SHM" "DRAM DRAM"; do
         read -r from to <<<"$kinds"
@@ -200,6 +202,10 @@ host_memory() {
             stage "host memory, $from to $to, $op" 40 kv "host-$from-$to-$op" "${sweep[@]}" --op_type $op \
                 --initiator_seg_type "$from" --target_seg_type "$to"
         done
+    done
+    for op in WRITE READ; do # plain UCP: the kernel copies private memory
+        stage "host memory, VRAM to DRAM, $op, by UCP" 40 kv "host-ucp-$op" "${sweep[@]}" --api ucp --op_type $op \
+            --initiator_seg_type VRAM --target_seg_type DRAM
     done
     kv_setting=("UCX_TLS=cma,mori_xgmi,mori_copy,tcp")
     for op in WRITE READ; do

@@ -10,10 +10,17 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* A shared mapping: a transport may reach it by its file. */
+/* A shared mapping, which a transport may reach by its file, unless told otherwise. */
 static void *ct_mem_alloc_host(ct_mem_t *mem)
 {
     void *addr;
+
+    if (getenv("MKV_TEST_PRIVATE") != NULL) {
+        mem->fd = -1;
+        addr = mmap(NULL, mem->length, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        return (addr == MAP_FAILED) ? NULL : addr;
+    }
 
     mem->fd = memfd_create("conformance", MFD_CLOEXEC);
     if ((mem->fd < 0) || (ftruncate(mem->fd, (off_t)mem->length) != 0)) {
@@ -36,7 +43,9 @@ static void ct_mem_free_raw(ct_mem_t *mem)
         mkv_hip_free(mem->addr);
     } else {
         munmap(mem->addr, mem->length);
-        close(mem->fd);
+        if (mem->fd >= 0) {
+            close(mem->fd);
+        }
     }
 }
 

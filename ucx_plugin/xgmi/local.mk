@@ -28,6 +28,8 @@ muct_sources += \
 	ucx_plugin/xgmi/memory/xgmi_mapping.h \
 	ucx_plugin/xgmi/memory/xgmi_opener.c \
 	ucx_plugin/xgmi/memory/xgmi_opener.h \
+	ucx_plugin/xgmi/peer/xgmi_private.c \
+	ucx_plugin/xgmi/peer/xgmi_private.h \
 	ucx_plugin/xgmi/memory/xgmi_rkey.c \
 	ucx_plugin/xgmi/memory/xgmi_rkey.h \
 	ucx_plugin/xgmi/memory/xgmi_way.c \
@@ -38,6 +40,8 @@ muct_sources += \
 	ucx_plugin/xgmi/copy/xgmi_gather.h \
 	ucx_plugin/xgmi/copy/xgmi_loader.c \
 	ucx_plugin/xgmi/copy/xgmi_loader.h \
+	ucx_plugin/xgmi/copy/xgmi_mover.c \
+	ucx_plugin/xgmi/copy/xgmi_mover.h \
 	ucx_plugin/xgmi/copy/xgmi_queue.c \
 	ucx_plugin/xgmi/copy/xgmi_queue.h \
 	ucx_plugin/xgmi/copy/xgmi_queue_arm.c \
@@ -71,6 +75,8 @@ muct_sources += \
 	ucx_plugin/xgmi/xgmi_perf.h \
 	ucx_plugin/xgmi/xgmi_progress.c \
 	ucx_plugin/xgmi/xgmi_progress.h \
+	ucx_plugin/xgmi/xgmi_moves.c \
+	ucx_plugin/xgmi/xgmi_moves.h \
 	ucx_plugin/xgmi/xgmi_rma.c \
 	ucx_plugin/xgmi/xgmi_rma.h \
 	ucx_plugin/xgmi/xgmi_sgl.c \

@@ -69,7 +69,7 @@ ucs_status_t muct_xgmi_ep_flush(uct_ep_h tl_ep, unsigned flags, uct_completion_t
         return UCS_INPROGRESS;
     }
 
-    return muct_xgmi_iface_start_flush(iface, ep->stamps, comp);
+    return muct_xgmi_iface_start_flush(iface, ep->stamps, ep->move, comp);
 }
 
 ucs_status_t muct_xgmi_ep_fence(uct_ep_h tl_ep, unsigned flags)
@@ -397,6 +397,9 @@ void muct_xgmi_ep_destroy(uct_ep_h tl_ep)
     muct_xgmi_ep_pending_purge(tl_ep, muct_xgmi_ep_warn_purged, ep);
     for (i = 0; (ep->num_not_over > 0) && (i < iface->num_queues); ++i) {
         muct_xgmi_queue_disown(iface->all[i], ep);
+    }
+    if (ep->num_not_over > 0) {
+        muct_xgmi_moves_disown(&iface->moves, ep);
     }
 
     ucs_list_del(&ep->list);

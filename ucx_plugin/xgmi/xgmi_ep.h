@@ -41,6 +41,7 @@ typedef struct muct_xgmi_ep {
     bool is_dispatching;   /**< A pending request is being tried */
     unsigned num_not_over; /**< Operations */
     uint64_t stamps[MUCT_XGMI_MAX_QUEUES]; /**< Last batch with an operation */
+    uint64_t move;                         /**< Stamp of the last move */
     muct_xgmi_hold_t hold;                 /**< Mappings of the waiting operation */
     bool is_opening; /**< The last operation got no resource because a mapping is being
                         opened */

@@ -69,7 +69,7 @@ bool muct_xgmi_iface_is_idle(const muct_xgmi_iface_t *iface)
         }
     }
 
-    return true;
+    return muct_xgmi_moves_are_idle(&iface->moves);
 }
 
 
@@ -115,7 +115,8 @@ static void muct_xgmi_iface_flush_done(muct_xgmi_op_t *op, ucs_status_t status)
 }
 
 ucs_status_t muct_xgmi_iface_start_flush(muct_xgmi_iface_t *iface,
-                                         const uint64_t *stamps, uct_completion_t *comp)
+                                         const uint64_t *stamps, uint64_t move,
+                                         uct_completion_t *comp)
 {
     muct_xgmi_flush_t *flush = muct_xgmi_iface_get_flush(iface);
     muct_xgmi_marker_t *marker;
@@ -126,11 +127,13 @@ ucs_status_t muct_xgmi_iface_start_flush(muct_xgmi_iface_t *iface,
     }
 
     flush->comp = comp;
-    flush->num_left = 0;
+    flush->moves.op = (muct_xgmi_op_t){
+        .done = muct_xgmi_iface_flush_done, .owner = iface, .arg = flush};
+    flush->num_left =
+        (unsigned)!muct_xgmi_moves_are_over(&iface->moves, move, &flush->moves);
     for (i = 0; i < iface->num_queues; ++i) {
         marker = &flush->markers[i];
-        marker->op = (muct_xgmi_op_t){
-            .done = muct_xgmi_iface_flush_done, .owner = iface, .arg = flush};
+        marker->op = flush->moves.op;
         flush->num_left +=
             (unsigned)muct_xgmi_queue_add_marker(iface->all[i], stamps[i], marker);
     }
@@ -162,11 +165,15 @@ ucs_status_t muct_xgmi_iface_flush(uct_iface_h tl_iface, unsigned flags,
 
 void muct_xgmi_iface_fenced(uct_completion_t *fences)
 {
+    muct_xgmi_iface_t *iface = ucs_container_of(fences, muct_xgmi_iface_t, fences);
+
     fences->status = UCS_OK; /* with the next progress: copies were over */
+    iface->moves.is_fenced = false;
 }
 
-/* Messages do not overtake copies before a fence. */
-static ucs_status_t muct_xgmi_iface_fence_messages(muct_xgmi_iface_t *iface)
+/* Messages and moves do not overtake copies before a fence, and nothing overtakes moves
+ * before it. */
+static ucs_status_t muct_xgmi_iface_fence_host(muct_xgmi_iface_t *iface)
 {
     uint64_t stamps[MUCT_XGMI_MAX_QUEUES];
     ucs_status_t status;
@@ -177,10 +184,13 @@ static ucs_status_t muct_xgmi_iface_fence_messages(muct_xgmi_iface_t *iface)
     }
 
     ++iface->fences.count; /* an operation of a batch may be over within the call */
-    status = muct_xgmi_iface_start_flush(iface, stamps, &iface->fences);
+    status =
+        muct_xgmi_iface_start_flush(iface, stamps, iface->moves.stamp, &iface->fences);
     if (status != UCS_INPROGRESS) {
         --iface->fences.count;
     }
+    iface->moves.is_fenced |=
+        (status == UCS_INPROGRESS) && !muct_xgmi_moves_are_idle(&iface->moves);
     return UCS_STATUS_IS_ERR(status) ? status : UCS_OK;
 }
 
@@ -188,13 +198,10 @@ static ucs_status_t muct_xgmi_iface_fence_messages(muct_xgmi_iface_t *iface)
 ucs_status_t muct_xgmi_iface_fence(uct_iface_h tl_iface, unsigned flags)
 {
     muct_xgmi_iface_t *iface = ucs_derived_of(tl_iface, muct_xgmi_iface_t);
-    ucs_status_t status = UCS_OK;
+    ucs_status_t status = muct_xgmi_iface_fence_host(iface);
     unsigned i, j;
 
     (void)flags;
-    if (iface->inbox != NULL) {
-        status = muct_xgmi_iface_fence_messages(iface);
-    }
     for (i = 0; i < iface->num_queues; ++i) {
         muct_xgmi_queue_start(iface->all[i]);
     }

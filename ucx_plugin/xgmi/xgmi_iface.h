@@ -16,6 +16,7 @@
 #include "xgmi/xgmi_md.h"
 #include "xgmi/copy/xgmi_queue.h"
 #include "xgmi/copy/xgmi_stage.h"
+#include "xgmi/xgmi_moves.h"
 
 #include <stdbool.h>
 
@@ -48,6 +49,7 @@ typedef struct muct_xgmi_flush {
     ucs_status_t status;
     unsigned num_left;
     muct_xgmi_marker_t markers[MUCT_XGMI_MAX_QUEUES];
+    muct_xgmi_moves_marker_t moves;
 } muct_xgmi_flush_t;
 
 /** An interface. */
@@ -76,6 +78,7 @@ typedef struct muct_xgmi_iface {
     muct_xgmi_map_watch_t map_watch;
     unsigned open_limit_ms; /**< After which peers' memory fails to open */
     muct_xgmi_stage_t stage;
+    muct_xgmi_moves_t moves;
     muct_xgmi_flush_t *free_flushes;
     uct_completion_t fences;  /**< Count: fences with copies before them */
     muct_xgmi_inbox_t *inbox; /**< NULL: no messages */
@@ -140,14 +143,15 @@ void muct_xgmi_iface_prepare(muct_xgmi_iface_t *iface);
  * Start a flush.
  *
  * @param [in] stamps  For each queue, by its index, the last batch to wait for.
+ * @param [in] move    Stamp of the last move to wait for.
  * @param [in] comp    Called when these are over.
  *
- * @return UCS_OK             No copy is left; @a comp is not called.
+ * @return UCS_OK             Nothing is left; @a comp is not called.
  * @return UCS_INPROGRESS     @a comp will be called.
  * @return UCS_ERR_NO_MEMORY
  */
 ucs_status_t muct_xgmi_iface_start_flush(muct_xgmi_iface_t *iface,
-                                         const uint64_t *stamps,
+                                         const uint64_t *stamps, uint64_t move,
                                          uct_completion_t *comp);
 
 

@@ -4,6 +4,7 @@
 
 #include "xgmi/xgmi_md.h"
 
+#include "base/muct_bytes.h"
 #include "base/muct_gpu_tl.h"
 #include "base/muct_log.h"
 #include "base/muct_stub_ops.h"
@@ -30,6 +31,7 @@ typedef struct muct_xgmi_md_config {
     double open_timeout;
     double invalidate_timeout;
     int detect;
+    int has_private;
 } muct_xgmi_md_config_t;
 
 
@@ -69,6 +71,12 @@ static ucs_config_field_t muct_xgmi_md_config_table[] = {
      "runtime's allocations by itself, this turns its memory type cache off, which\n"
      "costs host memory operations without a memory handle a query each.",
      ucs_offsetof(muct_xgmi_md_config_t, detect), UCS_CONFIG_TYPE_BOOL},
+
+    {"PRIVATE", "y",
+     "Let peers copy from and to private host memory that is mapped with UCX, by\n"
+     "process_vm_readv() and process_vm_writev(), y or n. Otherwise UCX emulates\n"
+     "their puts and gets by messages.",
+     ucs_offsetof(muct_xgmi_md_config_t, has_private), UCS_CONFIG_TYPE_BOOL},
 
     {NULL, NULL, NULL, 0, {0}}};
 
@@ -214,6 +222,8 @@ static ucs_status_t muct_xgmi_mem_examine(const muct_xgmi_md_t *md, void *addres
     }
 
     mem->is_host = true;
+    mem->may_copy = (md->word != NULL) &&
+                    ((flags & UCT_MD_MEM_ACCESS_RMA) == UCT_MD_MEM_ACCESS_RMA);
     mem->device = muct_xgmi_md_default_device(md);
     muct_pin_init(&mem->pin, address, length, MUCT_PIN_UNTRIED);
     is_covered = muct_pin_is_covered(md->gpu, &mem->pin, &delta);
@@ -400,6 +410,7 @@ static ucs_status_t muct_xgmi_md_mkey_pack(uct_md_h md, uct_mem_h memh, void *ad
     unsigned flags = MUCT_PARAM(UCT_MD_MKEY_PACK_FIELD, params, flags, FLAGS, 0);
     muct_xgmi_mem_t *mem = memh;
     muct_xgmi_key_t key = {0};
+    bool is_exported;
 
     /* The key covers the whole registration, not the requested part. */
     (void)address;
@@ -408,15 +419,23 @@ static ucs_status_t muct_xgmi_md_mkey_pack(uct_md_h md, uct_mem_h memh, void *ad
     key.owner = self->self.owner;
     key.address = mem->address;
     key.length = mem->length;
-    if ((muct_xgmi_mem_export(self, mem, &key) == UCS_OK) &&
+    is_exported = (muct_xgmi_mem_export(self, mem, &key) == UCS_OK);
+    if (!is_exported) {
+        key.base = mem->address;
+        key.alloc_length = mem->length;
+    }
+    if ((is_exported || (mem->is_private && mem->may_copy)) &&
         (muct_xgmi_mem_use_slot(mem) == UCS_OK)) {
-        key.kind = mem->is_host ? MUCT_XGMI_KEY_FILE : MUCT_XGMI_KEY_REMOTE;
+        key.kind = !is_exported   ? MUCT_XGMI_KEY_PRIVATE
+                   : mem->is_host ? MUCT_XGMI_KEY_FILE
+                                  : MUCT_XGMI_KEY_REMOTE;
         key.slot = mem->slot;
         key.generation = mem->generation;
     } else {
         key.kind = MUCT_XGMI_KEY_LOCAL;
-        key.base = mem->address;
-        key.alloc_length = mem->length;
+    }
+    if (key.kind == MUCT_XGMI_KEY_PRIVATE) {
+        muct_put_le(key.handle, (uintptr_t)self->word, 8);
     }
 
     muct_xgmi_key_pack(&key, buffer);
@@ -470,6 +489,7 @@ static void muct_xgmi_md_close(uct_md_h md)
 
     muct_xgmi_invals_cleanup(&self->invals);
     muct_xgmi_global_put();
+    muct_xgmi_private_unshare(self->word);
     muct_xgmi_self_close();
     free(self);
 }
@@ -536,6 +556,7 @@ static ucs_status_t muct_xgmi_md_open(uct_component_t *component, const char *na
     md->is_detecting = config->detect && md->is_first;
     /* UCP takes the fastest lane for host memory. Others reach private memory, too. */
     md->has_host = !muct_ucx_moves_host();
+    md->word = config->has_private ? muct_xgmi_private_share(md->self.owner) : NULL;
     if (md->is_detecting) {
         muct_ucx_rocm_detect_without_cache(md->gpu);
     }

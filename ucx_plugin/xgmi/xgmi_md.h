@@ -11,8 +11,8 @@
  * detected and exported. Host memory is pinned when the application maps it with UCX
  * and it belongs to a file or is large. Other host memory is copied through pinned
  * buffers, or by copy calls for lists and for pieces that are longer than a buffer.
- * Other processes reach host memory that is a shared mapping of a file in memory. The
- * key of other host memory marks it as unusable for other processes.
+ * Other processes reach host memory that is a shared mapping of a file in memory, and
+ * have the kernel copy other host memory that the application has mapped with UCX.
  *
  * Keys. A memory handle gets a slot of this process's control page with its first key.
  * Deregistration makes the keys void; with the invalidate flag its completion comes
@@ -43,7 +43,8 @@ typedef struct muct_xgmi_md {
     muct_xgmi_invals_t invals;
     bool is_first; /**< UCX has no ROCm component, so this module takes its place */
     bool is_detecting;
-    bool has_host; /**< Host memory is registered, too */
+    bool has_host;  /**< Host memory is registered, too */
+    uint64_t *word; /**< For copies of private memory (xgmi_private.h), or NULL */
 } muct_xgmi_md_t;
 
 /** Registered memory. */
@@ -53,6 +54,7 @@ typedef struct muct_xgmi_mem {
     int device; /**< Device of the memory; for host memory: the device that copies */
     bool is_host;
     bool is_private;       /**< Not memory of a file that peers can map */
+    bool may_copy;         /**< Peers may copy it nevertheless */
     muct_pin_t pin;        /**< Of host memory */
     muct_xgmi_file_t file; /**< File of host memory, once a key was packed */
     bool has_slot;

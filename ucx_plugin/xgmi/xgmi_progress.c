@@ -229,6 +229,9 @@ unsigned muct_xgmi_iface_progress(uct_iface_h tl_iface)
     for (i = 0; i < iface->num_queues; ++i) {
         count += muct_xgmi_queue_poll(iface->all[i]);
     }
+    if (ucs_unlikely(!muct_xgmi_moves_are_idle(&iface->moves))) {
+        count += muct_xgmi_moves_progress(iface);
+    }
     if (count > 0) {
         iface->is_out_of_resources = false;
     }
@@ -327,6 +330,10 @@ ucs_status_t muct_xgmi_iface_event_arm(uct_iface_h tl_iface, unsigned events)
     muct_xgmi_ep_arm_apart(iface);
     if (!iface->is_out_of_resources && !ucs_list_is_empty(&iface->waiting_eps)) {
         return UCS_ERR_BUSY; /* for progress to retry */
+    }
+    if (!muct_xgmi_moves_are_idle(&iface->moves) &&
+        !muct_xgmi_moves_arm(&iface->moves)) {
+        return UCS_ERR_BUSY; /* for progress to go on with them */
     }
     if (muct_xgmi_iface_stand_aside(iface, now_ns)) {
         return UCS_ERR_BUSY; /* no check for a long time */

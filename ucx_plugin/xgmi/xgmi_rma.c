@@ -7,6 +7,7 @@
 #include "base/muct_log.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 
@@ -175,6 +176,28 @@ muct_xgmi_ep_zcopy_staged(uct_ep_h ep, muct_xgmi_dir_t dir, const uct_iov_t *iov
     return (sent < 0) ? (ucs_status_t)sent : UCS_OK;
 }
 
+/* The kernel copies private memory of other processes. */
+static UCS_F_NOINLINE ucs_status_t
+muct_xgmi_ep_move(muct_xgmi_ep_t *ep, muct_xgmi_dir_t dir, const uct_iov_t *iov,
+                  uint64_t raddr, const muct_xgmi_rkey_t *rkey, uct_completion_t *comp)
+{
+    const muct_xgmi_move_params_t params = {dir,   iov->buffer, iov->length, iov->memh,
+                                            raddr, rkey,        comp};
+    ucs_list_link_t moves;
+    ucs_status_t status;
+
+    ucs_list_head_init(&moves);
+    status = muct_xgmi_moves_prepare(ep, &params, &moves);
+    if (status != UCS_OK) {
+        return muct_xgmi_ep_no_resource(ep, status);
+    }
+
+    muct_trace_op((dir == MUCT_XGMI_PUT) ? "put zcopy" : "get zcopy", iov->length,
+                  raddr);
+    muct_xgmi_moves_commit(ep, &moves);
+    return UCS_INPROGRESS;
+}
+
 /* max_iov allows one piece at most, because pieces may be on different devices. */
 static UCS_F_ALWAYS_INLINE ucs_status_t muct_xgmi_ep_zcopy(
     uct_ep_h tl_ep, const muct_xgmi_dir_t dir, const uct_iov_t *iov, size_t iovcnt,
@@ -195,6 +218,10 @@ static UCS_F_ALWAYS_INLINE ucs_status_t muct_xgmi_ep_zcopy(
 
     if (ucs_unlikely((iovcnt == 0) || (iov->length == 0))) {
         return UCS_OK;
+    }
+
+    if (ucs_unlikely((iovcnt == 1) && (rkey->key.kind == MUCT_XGMI_KEY_PRIVATE))) {
+        return muct_xgmi_ep_move(ep, dir, iov, raddr, rkey, comp);
     }
 
     mem = iov->memh;
@@ -278,6 +305,66 @@ static ucs_status_t muct_xgmi_ep_stage(muct_xgmi_ep_t *ep, muct_xgmi_dir_t dir,
     return muct_xgmi_ep_no_resource(ep, status);
 }
 
+/* Private memory of other processes is copied by the call. */
+static UCS_F_NOINLINE ssize_t muct_xgmi_ep_put_private(muct_xgmi_ep_t *ep,
+                                                       uct_pack_callback_t pack_cb,
+                                                       void *arg, uint64_t raddr,
+                                                       const muct_xgmi_rkey_t *rkey)
+{
+    muct_xgmi_iface_t *iface = ucs_derived_of(ep->super.super.iface, muct_xgmi_iface_t);
+    ucs_status_t status = muct_xgmi_ep_may_post(ep);
+    size_t length;
+    void *data;
+
+    if (status != UCS_OK) {
+        return status;
+    }
+    if (iface->fences.count > 0) { /* before packing, which must happen once */
+        return muct_xgmi_ep_no_resource(ep, UCS_ERR_NO_RESOURCE);
+    }
+    data = malloc(iface->stage.size);
+    if (data == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    length = pack_cb(data, arg);
+    status = (length == 0)
+                 ? UCS_OK
+                 : muct_xgmi_moves_copy(ep, MUCT_XGMI_PUT, rkey, data, length, raddr);
+    free(data);
+    return (status == UCS_OK) ? (ssize_t)length : (ssize_t)status;
+}
+
+static UCS_F_NOINLINE ucs_status_t
+muct_xgmi_ep_get_private(muct_xgmi_ep_t *ep, uct_unpack_callback_t unpack_cb, void *arg,
+                         size_t length, uint64_t raddr, const muct_xgmi_rkey_t *rkey)
+{
+    const muct_xgmi_iface_t *iface =
+        ucs_derived_of(ep->super.super.iface, muct_xgmi_iface_t);
+    ucs_status_t status = muct_xgmi_ep_may_post(ep);
+    void *data;
+
+    if (status != UCS_OK) {
+        return status;
+    }
+    if (length > iface->stage.size) {
+        muct_error("buffered get of %zu bytes is longer than %zu", length,
+                   iface->stage.size);
+        return UCS_ERR_INVALID_PARAM;
+    }
+    data = malloc(length);
+    if (data == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    status = muct_xgmi_moves_copy(ep, MUCT_XGMI_GET, rkey, data, length, raddr);
+    if (status == UCS_OK) {
+        unpack_cb(arg, data, length);
+    }
+    free(data);
+    return status;
+}
+
 /* Send the buffer's contents; release the buffer on error. */
 static ucs_status_t muct_xgmi_ep_put_buffer(muct_xgmi_ep_t *ep,
                                             muct_xgmi_queue_t *queue,
@@ -321,6 +408,14 @@ ucs_status_t muct_xgmi_ep_put_short(uct_ep_h tl_ep, const void *data, unsigned l
         return UCS_ERR_INVALID_PARAM;
     }
 
+    if ((length > 0) && muct_xgmi_rkey_is_private(rkey)) {
+        status = muct_xgmi_ep_may_post(ep);
+        return (status == UCS_OK)
+                   ? muct_xgmi_moves_copy(ep, MUCT_XGMI_PUT,
+                                          (const muct_xgmi_rkey_t *)rkey, (void *)data,
+                                          length, remote_addr)
+                   : status;
+    }
     status = muct_xgmi_ep_stage(ep, MUCT_XGMI_PUT, &queue, &buffer);
     if (status != UCS_OK) {
         return status;
@@ -342,6 +437,10 @@ ssize_t muct_xgmi_ep_put_bcopy(uct_ep_h tl_ep, uct_pack_callback_t pack_cb, void
     ucs_status_t status;
     size_t length;
 
+    if (muct_xgmi_rkey_is_private(rkey)) {
+        return muct_xgmi_ep_put_private(ep, pack_cb, arg, remote_addr,
+                                        (const muct_xgmi_rkey_t *)rkey);
+    }
     status = muct_xgmi_ep_stage(ep, MUCT_XGMI_PUT, &queue, &buffer);
     if (status != UCS_OK) {
         return status;
@@ -374,6 +473,10 @@ ucs_status_t muct_xgmi_ep_get_bcopy(uct_ep_h tl_ep, uct_unpack_callback_t unpack
     if (length == 0) {
         unpack_cb(arg, ep, 0); /* memcpy wants a valid address for no bytes too */
         return UCS_OK;
+    }
+    if (muct_xgmi_rkey_is_private(rkey)) {
+        return muct_xgmi_ep_get_private(ep, unpack_cb, arg, length, remote_addr,
+                                        (const muct_xgmi_rkey_t *)rkey);
     }
 
     status = muct_xgmi_ep_stage(ep, MUCT_XGMI_GET, &queue, &buffer);

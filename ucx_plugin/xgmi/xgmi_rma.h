@@ -24,6 +24,16 @@ ucs_status_t muct_xgmi_ep_out_of_bounds(const muct_xgmi_rkey_t *rkey, uint64_t r
                                         uint64_t length);
 
 
+/** Check that the range may be used. */
+static inline ucs_status_t muct_xgmi_ep_check_range(const muct_xgmi_rkey_t *rkey,
+                                                    uint64_t raddr, uint64_t length)
+{
+    return muct_xgmi_key_has(&rkey->key, raddr, length)
+               ? UCS_OK
+               : muct_xgmi_ep_out_of_bounds(rkey, raddr, length);
+}
+
+
 /**
  * End an operation without a completion. A refused copy fails the endpoint, because
  * nothing else reports it to the user.
@@ -125,6 +135,10 @@ static inline ucs_status_t muct_xgmi_ep_may_post(muct_xgmi_ep_t *ep)
 
     if (ucs_unlikely((ep->pending != NULL) && !ep->is_dispatching)) {
         return UCS_ERR_NO_RESOURCE;
+    }
+    if (ucs_unlikely(ucs_derived_of(ep->super.super.iface, muct_xgmi_iface_t)
+                         ->moves.is_fenced)) {
+        return muct_xgmi_ep_no_resource(ep, UCS_ERR_NO_RESOURCE);
     }
 
     return UCS_OK;

@@ -679,6 +679,12 @@ static UCS_F_ALWAYS_INLINE ucs_status_t muct_xgmi_sgl_post_one(
     return UCS_INPROGRESS;
 }
 
+static ucs_status_t muct_xgmi_sgl_post_private(muct_xgmi_ep_t *ep,
+                                               muct_xgmi_iface_t *iface,
+                                               muct_xgmi_dir_t dir,
+                                               const muct_xgmi_sgl_t *sgl,
+                                               uct_completion_t *comp);
+
 static UCS_F_ALWAYS_INLINE ucs_status_t muct_xgmi_sgl_post(muct_xgmi_ep_t *ep,
                                                            muct_xgmi_iface_t *iface,
                                                            const muct_xgmi_dir_t dir,
@@ -686,6 +692,7 @@ static UCS_F_ALWAYS_INLINE ucs_status_t muct_xgmi_sgl_post(muct_xgmi_ep_t *ep,
                                                            uct_completion_t *comp)
 {
     const muct_xgmi_mem_t *mem;
+    ucs_status_t status;
 
     if (sgl->count == 0) {
         return UCS_OK;
@@ -695,8 +702,82 @@ static UCS_F_ALWAYS_INLINE ucs_status_t muct_xgmi_sgl_post(muct_xgmi_ep_t *ep,
                                          : "get list of entries",
                   sgl->count, sgl->raddrs[0]);
     mem = sgl->memhs[0];
-    return (mem == NULL) ? muct_xgmi_sgl_post_mixed(ep, iface, dir, sgl, comp)
-                         : muct_xgmi_sgl_post_one(ep, iface, dir, sgl, mem, comp);
+    status = (mem == NULL) ? muct_xgmi_sgl_post_mixed(ep, iface, dir, sgl, comp)
+                           : muct_xgmi_sgl_post_one(ep, iface, dir, sgl, mem, comp);
+    return ucs_likely(status != UCS_ERR_NOT_IMPLEMENTED)
+               ? status
+               : muct_xgmi_sgl_post_private(ep, iface, dir, sgl, comp);
+}
+
+/* Split the list: @a arrays, five of as many values, take the entries that devices
+ * copy. */
+static ucs_status_t muct_xgmi_sgl_split(muct_xgmi_ep_t *ep, muct_xgmi_dir_t dir,
+                                        const muct_xgmi_sgl_t *sgl,
+                                        uct_completion_t *comp, uint64_t *arrays,
+                                        size_t *num_rest_p, ucs_list_link_t *moves)
+{
+    const size_t total = sgl->count;
+    muct_xgmi_move_params_t params = {.dir = dir, .comp = comp};
+    ucs_status_t status = UCS_OK;
+    size_t i, at = 0;
+
+    for (i = 0; (i < total) && (status == UCS_OK); ++i) {
+        if (muct_xgmi_rkey_is_private(sgl->rkeys[i])) {
+            params.buffer = sgl->buffers[i];
+            params.length = sgl->lengths[i];
+            params.memh = sgl->memhs[i];
+            params.raddr = sgl->raddrs[i];
+            params.rkey = (const muct_xgmi_rkey_t *)sgl->rkeys[i];
+            status = muct_xgmi_moves_prepare(ep, &params, moves);
+            continue;
+        }
+        arrays[at] = (uintptr_t)sgl->buffers[i];
+        arrays[total + at] = sgl->lengths[i];
+        arrays[(2 * total) + at] = (uintptr_t)sgl->memhs[i];
+        arrays[(3 * total) + at] = sgl->raddrs[i];
+        arrays[(4 * total) + at++] = sgl->rkeys[i];
+    }
+    *num_rest_p = at;
+    return status;
+}
+
+/* A list with private memory of the peer: the kernel copies its entries, and devices
+ * the others. */
+static UCS_F_NOINLINE ucs_status_t muct_xgmi_sgl_post_private(
+    muct_xgmi_ep_t *ep, muct_xgmi_iface_t *iface, muct_xgmi_dir_t dir,
+    const muct_xgmi_sgl_t *sgl, uct_completion_t *comp)
+{
+    uint64_t *arrays = malloc(5 * sgl->count * sizeof(*arrays));
+    const size_t total = sgl->count;
+    muct_xgmi_sgl_t rest = {0};
+    ucs_list_link_t moves;
+    ucs_status_t status;
+
+    if (arrays == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    ucs_list_head_init(&moves);
+    status = muct_xgmi_sgl_split(ep, dir, sgl, comp, arrays, &rest.count, &moves);
+    if ((status == UCS_OK) && (rest.count > 0)) {
+        rest.buffers = (void **)arrays;
+        rest.lengths = arrays + total;
+        rest.memhs = (uct_mem_h *)(arrays + (2 * total));
+        rest.raddrs = arrays + (3 * total);
+        rest.rkeys = arrays + (4 * total);
+        status = muct_xgmi_sgl_post(ep, iface, dir, &rest, comp);
+    }
+    if (UCS_STATUS_IS_ERR(status)) {
+        muct_xgmi_moves_drop(&moves);
+    } else {
+        if (comp != NULL) { /* one call for each move, and one for the rest */
+            comp->count += (int)(total - rest.count) - (status != UCS_INPROGRESS);
+        }
+        muct_xgmi_moves_commit(ep, &moves);
+        status = UCS_INPROGRESS;
+    }
+    free(arrays);
+    return muct_xgmi_ep_no_resource(ep, status);
 }
 
 /* Count the pieces of repeated entries, which must fit one list of the kernel. */

@@ -317,9 +317,11 @@ static void muct_xgmi_iface_close(uct_iface_h tl_iface)
     muct_xgmi_iface_id_close(iface->addr.id);
     muct_xgmi_am_cleanup(iface);
     uct_base_iface_progress_disable(tl_iface, UCT_PROGRESS_SEND | UCT_PROGRESS_RECV);
+    muct_xgmi_moves_close(&iface->moves);
     for (i = 0; i < iface->num_queues; ++i) {
         muct_xgmi_queue_destroy(iface->all[i], UCS_ERR_CANCELED);
     }
+    muct_xgmi_moves_cleanup(iface);
     muct_xgmi_invals_leave(&iface->md->invals, &iface->inval_watch);
     muct_xgmi_map_leave(iface->md->map, &iface->map_watch);
     muct_xgmi_stage_cleanup(&iface->stage);
@@ -543,6 +545,8 @@ static ucs_status_t muct_xgmi_iface_open(uct_md_h md, uct_worker_h worker,
         goto err_close_events;
     }
 
+    muct_xgmi_moves_init(&iface->moves, iface->md->gpu, iface->wake,
+                         muct_xgmi_ep_set_error);
     iface->queue_config.has_one_thread =
         (iface->super.worker->thread_mode == UCS_THREAD_MODE_SINGLE);
     iface->addr.id = muct_xgmi_iface_id_open();

@@ -153,6 +153,52 @@ START_TEST(what_xgmi_cannot_reach_goes_by_way_of_the_host)
 }
 END_TEST
 
+/*
+ * A put and a get are over while the owner is stopped: no message of its UCX carries
+ * them. UCX_TLS has no transport that moves host memory by itself.
+ */
+/* XM-08 */
+START_TEST(xgmi_moves_private_host_memory_of_a_stopped_owner)
+{
+    static const char *const env[] = {"UCX_PROTO_INFO=y", NULL};
+    it_pair_t pair = it_run_app(IT_XGMI, env, NULL,
+                                "mem=rocm alloc=8388608,host connect unpack greet "
+                                "put=8388608 get=8388608 put=8 get=8 put=4097,3 "
+                                "get=4095,5 put=65536,100 get=65536,100 "
+                                "kill=19 post=262144,16 flush drain kill=18 "
+                                "put=100000,3 close");
+
+    it_expect_status(&pair.client, 0);
+    it_expect_status(&pair.server, 0);
+    it_expect_no(&pair.client, "error ");
+    it_expect(&pair.client, "client done");
+    it_expect_zcopy(&pair.client, IT_PUT, "mori_xgmi");
+    it_expect_zcopy(&pair.client, IT_GET, "mori_xgmi");
+    it_pair_free(&pair);
+    mkv_test_pass("xgmi_moves_private_host_memory_of_a_stopped_owner", IT_XGMI);
+}
+END_TEST
+
+/* The control: its owner keeps it to itself. */
+/* XM-08 */
+START_TEST(private_host_memory_that_is_kept_goes_by_messages)
+{
+    static const char *const env[] = {"UCX_PROTO_INFO=y", "UCX_MORI_XGMI_PRIVATE=n",
+                                      NULL};
+    it_pair_t pair = it_run_app(IT_XGMI, env, NULL,
+                                "mem=rocm alloc=100000,host connect unpack greet "
+                                "put=100000 get=100000 close");
+
+    it_expect_status(&pair.client, 0);
+    it_expect_no(&pair.client, "error ");
+    ck_assert_uint_gt(it_count(&pair.client, "software emulation") +
+                          it_count(&pair.client, "rndv using"), /* UCX 1.23 */
+                      0);
+    it_pair_free(&pair);
+    mkv_test_pass("private_host_memory_that_is_kept_goes_by_messages", IT_XGMI);
+}
+END_TEST
+
 static void it_setup_wire(void)
 {
     snprintf(it_wire, sizeof(it_wire), "/tmp/it_direct.%d", (int)getpid());
@@ -233,6 +279,8 @@ static Suite *it_suite(int has_rdma)
     tcase_set_timeout(tcase, 240);
     tcase_add_test(tcase, xgmi_moves_no_byte_by_way_of_the_host);
     tcase_add_test(tcase, what_xgmi_cannot_reach_goes_by_way_of_the_host);
+    tcase_add_test(tcase, xgmi_moves_private_host_memory_of_a_stopped_owner);
+    tcase_add_test(tcase, private_host_memory_that_is_kept_goes_by_messages);
     suite_add_tcase(suite, tcase);
     if (has_rdma) {
         tcase = tcase_create("rdma");

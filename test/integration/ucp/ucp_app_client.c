@@ -4,7 +4,8 @@
  * The client of the small UCP application. Actions, in the order given:
  *
  *   mem=host|rocm        type of all later memory
- *   alloc=LENGTH         memory here and at the server; its key
+ *   alloc=LENGTH[,host]  memory here and at the server; its key. "host": there it is
+ *                        private host memory
  *   connect              endpoint to the server
  *   key=flip,BYTE        unpack a changed key (also: cut,BYTES; version)
  *   unpack               unpack the right key
@@ -40,6 +41,7 @@
 
 #include <inttypes.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -157,8 +159,8 @@ static uint64_t client_command(client_t *client, int cmd, uint64_t a0, uint64_t 
 static void client_alloc(client_t *client, const char *arg)
 {
     size_t length = strtoull(arg, NULL, 0);
-    ucp_app_msg_t msg = {.cmd = UCP_APP_ALLOC,
-                         .a = {length, (uint64_t)client->is_device}};
+    bool is_there = client->is_device && (strchr(arg, ',') == NULL);
+    ucp_app_msg_t msg = {.cmd = UCP_APP_ALLOC, .a = {length, (uint64_t)is_there}};
 
     ucp_app_mem_destroy(client->app, &client->mem, 0);
     if (ucp_app_mem_create(client->app, length, client->is_device, &client->mem) !=

@@ -20,6 +20,7 @@ xgmi_unit_programs = \
 	test/unit/xgmi/test_xgmi_map \
 	test/unit/xgmi/test_xgmi_mapping \
 	test/unit/xgmi/test_xgmi_md \
+	test/unit/xgmi/test_xgmi_moves \
 	test/unit/xgmi/test_xgmi_open \
 	test/unit/xgmi/test_xgmi_page \
 	test/unit/xgmi/test_xgmi_queue \
@@ -173,6 +174,14 @@ test_unit_xgmi_test_xgmi_md_CPPFLAGS = $(AM_CPPFLAGS) $(hipcpu_path_cppflags)
 test_unit_xgmi_test_xgmi_md_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 test_unit_xgmi_test_xgmi_md_LDFLAGS = $(muct_ldflags)
 test_unit_xgmi_test_xgmi_md_LDADD = test/support/libfakehip.la libmuct.la $(CHECK_LIBS)
+
+# Private host memory of the process itself, by the module in a real UCX.
+test_unit_xgmi_test_xgmi_moves_SOURCES = test/unit/xgmi/test_xgmi_moves.c
+test_unit_xgmi_test_xgmi_moves_CPPFLAGS = $(AM_CPPFLAGS) $(hipcpu_path_cppflags)
+test_unit_xgmi_test_xgmi_moves_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+test_unit_xgmi_test_xgmi_moves_LDADD = \
+	test/support/libfakehip.la test/support/libctside.la test/support/libmkvtest.la $(CHECK_LIBS) \
+	$(UCX_LIBS) -luct -lucs -ldl -lm
 
 test_unit_xgmi_test_xgmi_page_SOURCES = test/unit/xgmi/test_xgmi_page.c
 test_unit_xgmi_test_xgmi_page_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)

@@ -105,7 +105,7 @@ START_TEST(contradicting_key_is_refused)
     keys[2].length = UINT64_MAX;
     keys[3].alloc_length = UINT64_MAX;
     keys[4].kind = (muct_xgmi_key_kind_t)0;
-    keys[5].kind = (muct_xgmi_key_kind_t)4;
+    keys[5].kind = (muct_xgmi_key_kind_t)5;
     keys[6].address = sample.base + sample.alloc_length + 1;
     for (i = 0; i < 7; ++i) {
         muct_xgmi_key_pack(&keys[i], packed);

@@ -12,12 +12,14 @@
 #include <linux/magic.h>
 #include <pthread.h>
 #include <semaphore.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -300,10 +302,14 @@ START_TEST(key_names_a_file_that_others_can_map)
                      UCS_ERR_UNSUPPORTED);
 
     memh = reg_host(md, memory, UCT_MD_MEM_ACCESS_RMA); /* no descriptor is left */
-    ck_assert_int_eq(key_of(md, memh).kind, MUCT_XGMI_KEY_LOCAL);
+    ck_assert_int_eq(key_of(md, memh).kind, MUCT_XGMI_KEY_PRIVATE);
     ck_assert_int_eq(uct_md_mem_dereg(md, memh), UCS_OK);
 
     memh = reg_host(md, private, UCT_MD_MEM_ACCESS_RMA);
+    ck_assert_int_eq(key_of(md, memh).kind, MUCT_XGMI_KEY_PRIVATE);
+    ck_assert_int_eq(uct_md_mem_dereg(md, memh), UCS_OK);
+
+    memh = reg_host(md, private, 0); /* of a message */
     ck_assert_int_eq(key_of(md, memh).kind, MUCT_XGMI_KEY_LOCAL);
     ck_assert_int_eq(uct_md_mem_dereg(md, memh), UCS_OK);
     uct_md_close(md);
@@ -625,6 +631,102 @@ START_TEST(host_memory_is_left_to_what_reaches_all_of_it)
 }
 END_TEST
 
+/* The next read of another process unmaps this page behind itself, or NULL */
+static void *lost_page;
+
+/* As of libc, which has no other definition for this program */
+ssize_t process_vm_readv(pid_t pid, const struct iovec *here, unsigned long num_here,
+                         const struct iovec *there, unsigned long num_there,
+                         unsigned long flags)
+{
+    ssize_t num_read =
+        syscall(SYS_process_vm_readv, pid, here, num_here, there, num_there, flags);
+
+    if (lost_page != NULL) {
+        munmap(lost_page, (size_t)sysconf(_SC_PAGESIZE));
+        lost_page = NULL;
+    }
+    return num_read;
+}
+
+static ucs_status_t private_copy(const muct_xgmi_private_t *owner, bool is_put,
+                                 char *here, char *there)
+{
+    return muct_xgmi_private_copy(owner, is_put, (uintptr_t)here, (uintptr_t)there, 4);
+}
+
+/* Under the owner's pid there may be another process by now, or none. */
+START_TEST(private_memory_of_another_owner_is_not_touched)
+{
+    uint64_t *word = muct_xgmi_private_share(7);
+    muct_xgmi_private_t owner = {.pid = getpid(), .owner = 7, .word = (uintptr_t)word};
+    char here[] = "new", there[] = "old";
+
+    ck_assert_ptr_nonnull(word);
+    ck_assert_int_eq(private_copy(&owner, true, here, there), UCS_OK);
+    ck_assert_str_eq(there, "new");
+
+    strcpy(here, "bad");
+    *word = 8; /* another incarnation */
+    ck_assert_int_eq(private_copy(&owner, true, here, there), UCS_ERR_CONNECTION_RESET);
+    ck_assert_int_eq(private_copy(&owner, false, here, there),
+                     UCS_ERR_CONNECTION_RESET);
+    strcpy(here, "bad");
+    *word = 7;
+    owner.word = 4096; /* another program */
+    ck_assert_int_eq(private_copy(&owner, true, here, there), UCS_ERR_CONNECTION_RESET);
+    owner.word = (uintptr_t)word;
+    owner.pid = fork();
+    if (owner.pid == 0) {
+        _exit(0);
+    }
+    ck_assert_int_eq(waitpid(owner.pid, NULL, 0), owner.pid);
+    ck_assert_int_eq(private_copy(&owner, true, here, there), UCS_ERR_CONNECTION_RESET);
+    ck_assert_str_eq(there, "new");
+}
+END_TEST
+
+/* A child has the owner's memory at the same addresses, and may get its pid later. */
+START_TEST(private_memory_of_a_forked_child_is_not_touched)
+{
+    uint64_t *word = muct_xgmi_private_share(7);
+    muct_xgmi_private_t owner = {.owner = 7, .word = (uintptr_t)word};
+    char here[] = "bad", there[] = "old";
+    int status;
+
+    owner.pid = fork();
+    if (owner.pid == 0) {
+        raise(SIGSTOP);
+        _exit(strcmp(there, "old"));
+    }
+    ck_assert_int_eq(waitpid(owner.pid, &status, WUNTRACED), owner.pid);
+    ck_assert(WIFSTOPPED(status));
+    ck_assert_int_eq(private_copy(&owner, true, here, there), UCS_ERR_CONNECTION_RESET);
+    ck_assert_int_eq(private_copy(&owner, false, here, there),
+                     UCS_ERR_CONNECTION_RESET);
+    kill(owner.pid, SIGCONT);
+    ck_assert_int_eq(waitpid(owner.pid, &status, 0), owner.pid);
+    ck_assert(WIFEXITED(status) && (WEXITSTATUS(status) == 0));
+    ck_assert_str_eq(here, "bad");
+    muct_xgmi_private_unshare(word);
+}
+END_TEST
+
+/* The owner may end between the read of its word and the copy. */
+START_TEST(private_memory_behind_a_lost_word_is_not_touched)
+{
+    uint64_t *word = muct_xgmi_private_share(7);
+    const muct_xgmi_private_t owner = {
+        .pid = getpid(), .owner = 7, .word = (uintptr_t)word};
+    char here[] = "bad", there[] = "old";
+
+    lost_page = word;
+    ck_assert_int_eq(private_copy(&owner, true, here, there), UCS_ERR_CONNECTION_RESET);
+    ck_assert_ptr_null(lost_page);
+    ck_assert_str_eq(there, "old");
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("xgmi_md");
@@ -647,6 +749,9 @@ int main(void)
     tcase_add_test(tcase, file_on_a_disk_is_not_mapped);
     tcase_add_loop_test(tcase, pages_that_cannot_be_had_are_found, 0, 2);
     tcase_add_test(tcase, host_memory_is_left_to_what_reaches_all_of_it);
+    tcase_add_test(tcase, private_memory_of_another_owner_is_not_touched);
+    tcase_add_test(tcase, private_memory_of_a_forked_child_is_not_touched);
+    tcase_add_test(tcase, private_memory_behind_a_lost_word_is_not_touched);
     suite_add_tcase(suite, tcase);
     return mkv_check_run_forked(suite);
 }

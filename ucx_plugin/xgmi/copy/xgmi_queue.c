@@ -116,6 +116,9 @@ ucs_status_t muct_xgmi_queue_add_window(muct_xgmi_queue_t *queue,
     if (!muct_xgmi_peer_was_alive(rkey->peer)) {
         return UCS_ERR_UNREACHABLE;
     }
+    if (rkey->key.kind == MUCT_XGMI_KEY_PRIVATE) {
+        return UCS_ERR_NOT_IMPLEMENTED;
+    }
 
     use = muct_xgmi_batch_new_use(batch);
     if (use == NULL) {

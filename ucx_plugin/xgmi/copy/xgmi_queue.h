@@ -387,6 +387,7 @@ static inline ucs_status_t muct_xgmi_queue_reserve(muct_xgmi_queue_t *queue,
  *                              xgmi_hold.h) and tries again.
  * @return UCS_ERR_REJECTED     The owner has invalidated the key.
  * @return UCS_ERR_UNREACHABLE  The owner is dead, or its memory cannot be mapped.
+ * @return UCS_ERR_NOT_IMPLEMENTED  Devices do not reach the memory; see xgmi_moves.h.
  * @return UCS_ERR_NO_MEMORY
  */
 static inline ucs_status_t muct_xgmi_queue_find(muct_xgmi_queue_t *queue,

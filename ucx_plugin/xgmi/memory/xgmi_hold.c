@@ -34,7 +34,7 @@ ucs_status_t muct_xgmi_hold_add(muct_xgmi_hold_t *hold, muct_xgmi_map_t *map,
 {
     ucs_status_t status = muct_xgmi_hold_grow(hold);
 
-    if (status != UCS_OK) {
+    if ((status != UCS_OK) || (rkey->key.kind == MUCT_XGMI_KEY_PRIVATE)) {
         return status;
     }
 

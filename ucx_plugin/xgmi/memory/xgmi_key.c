@@ -53,7 +53,8 @@ static bool muct_xgmi_key_is_sane(const muct_xgmi_key_t *key)
     uint64_t offset = key->address - key->base;
 
     return ((key->kind == MUCT_XGMI_KEY_REMOTE) || (key->kind == MUCT_XGMI_KEY_LOCAL) ||
-            (key->kind == MUCT_XGMI_KEY_FILE)) &&
+            (key->kind == MUCT_XGMI_KEY_FILE) ||
+            (key->kind == MUCT_XGMI_KEY_PRIVATE)) &&
            (key->address >= key->base) && (offset <= key->alloc_length) &&
            (key->length <= key->alloc_length - offset) &&
            (key->base <= UINT64_MAX - key->alloc_length);

@@ -32,7 +32,9 @@ typedef enum muct_xgmi_key_kind {
     MUCT_XGMI_KEY_REMOTE = 1, /**< Other processes, through the IPC handle */
     MUCT_XGMI_KEY_LOCAL =
         2, /**< Only the owner may use it: the memory cannot be exported */
-    MUCT_XGMI_KEY_FILE = 3 /**< Other processes may use it: host memory of a file */
+    MUCT_XGMI_KEY_FILE = 3, /**< Other processes may use it: host memory of a file */
+    MUCT_XGMI_KEY_PRIVATE =
+        4 /**< Other processes may have the kernel copy it: private host memory */
 } muct_xgmi_key_kind_t;
 
 
@@ -48,7 +50,7 @@ typedef struct muct_xgmi_key {
     uint32_t slot;         /**< Slot in the owner's control page */
     uint32_t generation;   /**< Generation of that slot while the key is valid */
     uint16_t device;       /**< Owner's ordinal of the device */
-    unsigned char handle[MUCT_XGMI_HANDLE_SIZE]; /**< IPC handle or file */
+    unsigned char handle[MUCT_XGMI_HANDLE_SIZE]; /**< IPC handle, file or owner */
 } muct_xgmi_key_t;
 
 
@@ -80,6 +82,15 @@ ucs_status_t muct_xgmi_key_unpack(const void *buffer, size_t length,
 static inline bool muct_xgmi_key_is_host(const muct_xgmi_key_t *key)
 {
     return key->kind == MUCT_XGMI_KEY_FILE;
+}
+
+
+/** Whether [address, address + length) is in the registered part. */
+static inline bool muct_xgmi_key_has(const muct_xgmi_key_t *key, uint64_t address,
+                                     uint64_t length)
+{
+    return (length <= key->length) &&
+           ((address - key->address) <= (key->length - length));
 }
 
 

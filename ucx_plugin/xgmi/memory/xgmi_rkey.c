@@ -7,6 +7,7 @@
 
 #include "xgmi/memory/xgmi_rkey.h"
 
+#include "base/muct_bytes.h"
 #include "base/muct_lock.h"
 #include "base/muct_log.h"
 #include "base/muct_tuning.h"
@@ -71,7 +72,7 @@ static ucs_status_t muct_xgmi_rkey_check_own(const muct_xgmi_key_t *key,
  * which then ends with an error: another lane would carry it to an owner whose memory
  * may be gone. The same holds for a peer that has died and has an endpoint here.
  */
-static ucs_status_t muct_xgmi_rkey_try(const muct_xgmi_rkey_t *rkey)
+static ucs_status_t muct_xgmi_rkey_try(muct_xgmi_rkey_t *rkey)
 {
     ucs_status_t status;
     int device;
@@ -81,6 +82,11 @@ static ucs_status_t muct_xgmi_rkey_try(const muct_xgmi_rkey_t *rkey)
     }
     if (!muct_xgmi_peer_claim(rkey->peer)) {
         return UCS_ERR_UNREACHABLE; /* UCP uses another lane; the warning was logged */
+    }
+    if (rkey->key.kind == MUCT_XGMI_KEY_PRIVATE) {
+        rkey->private.word = muct_get_le(rkey->key.handle, 8);
+        return muct_xgmi_private_open(rkey->peer, rkey->key.address, rkey->key.length,
+                                      &rkey->private);
     }
 
     device = atomic_load_explicit(&muct_xgmi_global.device, memory_order_relaxed);
@@ -178,6 +184,9 @@ ucs_status_t muct_xgmi_rkey_ptr(uct_component_t *component, uct_rkey_t handle,
     if ((raddr < rkey->key.address) ||
         ((raddr - rkey->key.address) > rkey->key.length)) {
         return UCS_ERR_INVALID_ADDR;
+    }
+    if (rkey->key.kind == MUCT_XGMI_KEY_PRIVATE) {
+        return UCS_ERR_UNSUPPORTED; /* it has no address here */
     }
 
     if (rkey->ptr_region == NULL) {

@@ -10,6 +10,7 @@
 
 #include "base/muct_uct_abi.h"
 #include "xgmi/memory/xgmi_map.h"
+#include "xgmi/peer/xgmi_private.h"
 
 
 /** An unpacked remote key. */
@@ -18,7 +19,16 @@ typedef struct muct_xgmi_rkey {
     muct_xgmi_peer_t *peer;               /**< Owner; holds a reference */
     uint64_t uid;                         /**< Never reused in this process */
     const muct_xgmi_region_t *ptr_region; /**< Held for rkey_ptr, or NULL */
+    muct_xgmi_private_t private;          /**< Owner of private memory */
 } muct_xgmi_rkey_t;
+
+
+/** Whether a key, which may be UCT_INVALID_RKEY, is for private memory. */
+static inline bool muct_xgmi_rkey_is_private(uct_rkey_t rkey)
+{
+    return (rkey != UCT_INVALID_RKEY) &&
+           (((const muct_xgmi_rkey_t *)rkey)->key.kind == MUCT_XGMI_KEY_PRIVATE);
+}
 
 
 /**

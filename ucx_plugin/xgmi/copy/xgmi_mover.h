@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MUCT_XGMI_MOVER_H
+#define MUCT_XGMI_MOVER_H
+
+/**
+ * @file
+ * Threads that copy between this process's host memory and that of others, beside the
+ * thread that makes progress.
+ *
+ * A thread is started when a job comes and none is idle, up to a limit. Jobs end in any
+ * order.
+ *
+ * Threads. One at a time calls; @a run is called in the mover's.
+ */
+
+#include "xgmi/peer/xgmi_wake.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+/** Threads of a mover. One moves 5 to 8 GB/s, which the processor limits. */
+#define MUCT_XGMI_MAX_MOVERS 4
+
+
+/** A copy; a member of the caller's object. */
+typedef struct muct_xgmi_job {
+    struct muct_xgmi_job *next;
+    void (*run)(struct muct_xgmi_job *job);
+} muct_xgmi_job_t;
+
+/** Zeros, and a wake. */
+typedef struct muct_xgmi_mover {
+    muct_xgmi_wake_t *wake; /**< Signalled once after @ref muct_xgmi_mover_arm */
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    muct_xgmi_job_t *first, **last; /**< To be run */
+    muct_xgmi_job_t *done;
+    _Atomic bool has_done;
+    _Atomic bool is_awaited;
+    bool is_ending;
+    pid_t pid;
+    unsigned num_threads, num_idle, max_threads;
+    pthread_t threads[MUCT_XGMI_MAX_MOVERS];
+} muct_xgmi_mover_t;
+
+
+/** Prepare; starts no thread. */
+void muct_xgmi_mover_init(muct_xgmi_mover_t *mover, muct_xgmi_wake_t *wake);
+
+
+/** Drop the jobs that wait, wait for those that run, and end the threads. */
+void muct_xgmi_mover_cleanup(muct_xgmi_mover_t *mover);
+
+
+/** Have a job run, by this thread when no thread can be started. */
+void muct_xgmi_mover_add(muct_xgmi_mover_t *mover, muct_xgmi_job_t *job);
+
+
+/** Take the jobs that are over, linked by @a next, or NULL. */
+muct_xgmi_job_t *muct_xgmi_mover_take(muct_xgmi_mover_t *mover);
+
+
+/** Have the next end of a job wake the sleeping thread. @return false: a job is over.
+ */
+bool muct_xgmi_mover_arm(muct_xgmi_mover_t *mover);
+
+#endif
