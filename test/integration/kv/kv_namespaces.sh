@@ -58,8 +58,9 @@ network() { # END ADDRESS
 other_user="setpriv --reuid 12345 --clear-groups"
 side() { # ROLE HOW NETWORK
     set -- "$@" "$build/perf/kv_perf/mori_kv_perf" --role "$1" --peer "$dir/socket" --timeout 60 \
-        --initiator_seg_type VRAM --target_seg_type VRAM --total_buffer_size 1m --max_batch_size 4 \
-        --max_block_size 64k --num_iter 5 --warmup_iter 1 --check_consistency
+        --initiator_seg_type VRAM --target_seg_type "${target:-VRAM}" --api "${api:-mkv}" \
+        --total_buffer_size 1m --max_batch_size 4 --max_block_size 64k --num_iter 5 --warmup_iter 1 \
+        --check_consistency
     how=$2 network=$3
     shift 3
     # shellcheck disable=SC2086
@@ -113,6 +114,14 @@ run "two processes 1" direct direct same same
 expect "two processes 1" 'path .*: tcp (.*tcp/'
 expect "two processes 1" 'WARN .*mori_xgmi does not reach a process of this host: same pid 1 in another pid namespace'
 expect "two processes 1" 'rocm memory is slow: .*; it has the same pid 1 in another pid namespace'
+
+# A pid names another process there, or none: the kernel copies no private memory.
+target=DRAM api=ucp
+export UCX_LOG_LEVEL=info
+run "private memory" shell direct same same
+expect "private memory" 'copied by messages, because .*: another PID namespace'
+expect "private memory" 'path put VRAM>DRAM: .*copy-out mori_xgmi/'
+unset UCX_LOG_LEVEL target api
 
 export HIPCPU_FAIL=hipIpcOpenMemHandle:0:17
 run "no handle opens" shell direct same same

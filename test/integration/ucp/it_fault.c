@@ -21,6 +21,9 @@
 #define IT_COPY_TLS "mori_xgmi,mori_copy,tcp"
 #define IT_START "mem=rocm alloc=8388608 connect unpack "
 
+/* GPU memory here and private host memory there, which the kernel copies */
+#define IT_PRIVATE "mem=rocm alloc=8388608,host connect unpack "
+
 
 /* The client went through its actions: not killed, no wrong byte, no hang. */
 static void it_expect_survived(const it_pair_t *pair)
@@ -53,6 +56,13 @@ static const struct {
     {"during_flush", IT_START "put=8 post=1000000,20 flush kill=9 drain fail close",
      "error fail: "},
     {"close_without_looking", IT_START "put=8 post=1000000,20 kill=9 close", "drain "},
+    {"private_idle", IT_PRIVATE "put=8 get=8 kill=9 fail close", "error fail: "},
+    {"private_in_flight", IT_PRIVATE "put=8 post=1000000,50 kill=9 drain fail close",
+     "error fail: "},
+    {"private_during_flush",
+     IT_PRIVATE "put=8 post=64,3000 flush kill=9 drain fail close", "error fail: "},
+    {"private_without_looking", IT_PRIVATE "put=8 post=1000000,20 kill=9 close",
+     "drain "},
 };
 
 START_TEST(death_of_the_peer_is_an_error)
@@ -78,6 +88,8 @@ static const struct {
                               "close"},
     {"stopped_then_killed", IT_START "put=8 kill=19 post=1000000,20 kill=9 drain fail "
                                      "close"},
+    {"private_in_flight", IT_PRIVATE
+     "put=8 post=1000000,20 kill=19 post=5000,20 kill=18 drain put=4096 close"},
 };
 
 START_TEST(stop_of_the_peer_delays_at_most)
@@ -101,7 +113,9 @@ START_TEST(connection_that_is_cut_gives_all_back)
 {
     static const char *const env[] = {"HIPCPU_DELAY=20000", NULL};
     it_pair_t pair =
-        it_run_app(IT_TLS, NULL, env, IT_START "put=8 post=1000000,20 cut drain");
+        it_run_app(IT_TLS, NULL, env,
+                   (_i == 0) ? IT_START "put=8 post=1000000,20 cut drain"
+                             : IT_PRIVATE "put=8 post=1000000,20 cut drain");
 
     it_expect_survived(&pair);
     it_expect(&pair.client, "post 20 in progress");
@@ -121,6 +135,9 @@ static const char *const it_frees[] = {
     IT_START "put=8 post=1000000,20 free=properly drain close",
     IT_START
     "put=8 free=properly try=8 alloc=8388608 unpack put=100000 get=100000 close",
+    IT_PRIVATE "put=8 free=properly try=100000 close",
+    IT_PRIVATE "put=8 free=first try=100000 close",
+    IT_PRIVATE "put=8 post=1000000,20 free=properly drain close",
 };
 
 START_TEST(memory_freed_by_its_owner_is_an_error_or_harmless)
@@ -361,7 +378,7 @@ int main(void)
                         IT_COUNT(it_frees));
     tcase_add_test(tcase, changed_key_is_an_error);
     if (getenv("MKV_TEST_REAL_HIP") == NULL) {
-        tcase_add_test(tcase, connection_that_is_cut_gives_all_back);
+        tcase_add_loop_test(tcase, connection_that_is_cut_gives_all_back, 0, 2);
         tcase_add_loop_test(tcase, failing_hip_call_is_an_error, 0,
                             IT_COUNT(it_hip_functions));
         tcase_add_test(tcase, memory_that_does_not_open_goes_another_way);
