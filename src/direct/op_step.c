@@ -22,9 +22,9 @@ static void mkv_ops_flushed_cb(void *request, ucs_status_t status, void *user_da
     while (!mkv_list_is_empty(&peer->ops_flushing)) {
         op = mkv_list_head(&peer->ops_flushing, mkv_op_t, flush);
         mkv_list_del(&op->flush);
-        op->puts = MKV_OP_PUTS_ARRIVED; /* never on a failed connection */
-        if (status != UCS_OK) {
-            op->has_lost_puts = true;
+        op->puts = MKV_OP_PUTS_ARRIVED;
+        if (status != UCS_OK) { /* proves nothing: another flush follows, or the end */
+            op->puts = MKV_OP_PUTS_GIVEN;
             mkv_op_fail(op, mkv_status_of_ucs(status), "flush failed: %s",
                         ucs_status_string(status));
         }

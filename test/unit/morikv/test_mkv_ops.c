@@ -441,6 +441,32 @@ START_TEST(an_aborted_one_is_quiet_after_its_calls)
 }
 END_TEST
 
+/* Another flush follows it. The note of the failure may have another lane than the
+ * puts. */
+/* OS-04 */
+START_TEST(a_flush_that_fails_proves_nothing)
+{
+    mkv_op_piece_t pieces[8];
+    mkv_op_params_t params = params_of(MKV_WRITE, pieces, 8);
+
+    setup();
+    scatter(pieces, 8);
+    fake_ucp_fail(FAKE_UCP_FLUSH, 0, UCS_ERR_IO_ERROR);
+    OK(mkv_op_post(A->peers[1], &params, &op));
+    while (mkv_op_status(op) == MKV_INPROGRESS) {
+        (void)mkv_progress(A->ctx);
+    }
+    fake_ucp_hold(FAKE_UCP_FLUSH);
+    pair_run();
+    ck_assert_int_eq(mkv_op_status(op), MKV_ERR_TRANSPORT);
+    ck_assert_uint_eq(pair_count(A, MKV_EV_QUIET, NULL), 0);
+    fake_ucp_hold(0);
+    pair_run();
+    ck_assert_uint_eq(pair_count(A, MKV_EV_QUIET, NULL), 1);
+    finish();
+}
+END_TEST
+
 /* Loop index: whether the peer answers, so that the connection stays */
 /* OS-04 */
 START_TEST(a_deadline_ends_it_and_a_silent_peers_connection)
@@ -782,6 +808,7 @@ int main(void)
     tcase_add_test(tcase, notes_and_messages_keep_their_order);
     tcase_add_loop_test(tcase, a_failure_has_its_status_and_reaches_the_peer, 0, 4);
     tcase_add_loop_test(tcase, an_aborted_one_is_quiet_after_its_calls, 0, 2);
+    tcase_add_test(tcase, a_flush_that_fails_proves_nothing);
     tcase_add_loop_test(tcase, a_deadline_ends_it_and_a_silent_peers_connection, 0, 2);
     tcase_add_loop_test(tcase, a_broken_connection_ends_it, 0, 2);
     tcase_add_loop_test(tcase, quiet_reports_whether_bytes_may_still_arrive, 0, 4);
