@@ -110,10 +110,9 @@ static void mkv_leg_bind_received(mkv_leg_t *leg, const mkv_msg_t *bind)
 /* @return 0: no memory, and the transfer has failed */
 static int mkv_leg_keep_done_data(mkv_leg_t *leg, const mkv_msg_t *fin)
 {
-    if (fin->length == 0) {
+    if ((fin->length == 0) || (leg->done_data != NULL)) { /* a FIN too many */
         return 1;
     }
-    free(leg->done_data); /* of a FIN too many */
     leg->done_data = malloc(fin->length);
     if (leg->done_data == NULL) {
         mkv_leg_fail(leg, MKV_ERR_NOMEM,
