@@ -124,6 +124,10 @@ void gpu_latency(void);
 void gpu_models(void);
 
 
+/** Part of gpu_limits that changes a layout in one pass, and in two as vLLM does. */
+void gpu_permute(void);
+
+
 /** Part of gpu_limits with one GPU and all others, three or more in all. */
 void gpu_fanout(void);
 

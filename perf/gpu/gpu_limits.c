@@ -250,6 +250,14 @@ static void part_models(void)
     }
 }
 
+static void part_permute(void)
+{
+    if (gpu_bench_can(GPU_PUSH) && gpu_bench_can(GPU_PULL)) {
+        part("change of layout: in place by one pass, or permuted behind the transfer");
+        gpu_permute();
+    }
+}
+
 static void part_fanout(void)
 {
     if (gpu_bench_can(GPU_PUSH) && gpu_bench_can(GPU_PULL)) {
@@ -380,7 +388,7 @@ static const struct {
              {"split", part_split},           {"both", part_both_ways},
              {"latency", part_latency},       {"background", part_background},
              {"host", part_host, true},       {"models", part_models, true},
-             {"fanout", part_fanout, true}};
+             {"permute", part_permute, true}, {"fanout", part_fanout, true}};
 
 static void prepare(const char *path)
 {
@@ -453,9 +461,12 @@ static void usage(void)
          "                 pipelined split both latency background; and, when named,\n"
          "                 host (pinned memory of the host),\n"
          "                 models (the lists of mori_kv_perf's models),\n"
+         "                 permute (Llama-3-70B, TP 8 to 4 and NHD to HND: one\n"
+         "                 strided pass beside whole blocks permuted after them),\n"
          "                 fanout (one GPU and all others, three or more)\n"
-         "  --cache MIB    models: KV cache of each device; 1 to 65536 MiB (16384)\n"
-         "  --lengths LIST models: tokens of a prompt (8192,131072)\n"
+         "  --cache MIB    models, permute: KV cache of each device; 1 to 65536 MiB\n"
+         "                 (16384)\n"
+         "  --lengths LIST models, permute: tokens of a prompt (8192,131072)\n"
          "  --json FILE    write the rows there too");
 }
 

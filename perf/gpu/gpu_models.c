@@ -9,9 +9,9 @@
 
 #include "perf/gpu/gpu_bench.h"
 #include "perf/gpu/gpu_cache.h"
+#include "perf/gpu/gpu_models.h"
 
 #include "perf/base/error.h"
-#include "perf/memory/block_moves.h"
 #include "src/morikv.h"
 
 #include <stdlib.h>
@@ -40,7 +40,7 @@ typedef struct model_plan {
 typedef struct models {
     const char *name;
     unsigned long length;
-    char command[256];
+    char command[GPU_MODELS_COMMAND];
     perf_block_moves_t *moves;
     gpu_cache_t cache;
     muct_xgmi_entry_t *memory[MODELS_LISTS];
@@ -322,17 +322,24 @@ static perf_block_moves_t *make_moves(const char *command)
     return moves;
 }
 
+perf_block_moves_t *gpu_models_moves(const char *name, unsigned tp,
+                                     unsigned long length,
+                                     char command[GPU_MODELS_COMMAND])
+{
+    snprintf(command, GPU_MODELS_COMMAND,
+             "--model %s --tp %u --block_size 16 --requests 10 --warmup_requests 2 "
+             "--total_buffer_size %zu --exact_length --input_length %lu "
+             "--output_length 16",
+             name, tp, gpu_bench.cache_size, length);
+    return make_moves(command);
+}
+
 static void run_model(const char *name, unsigned long length)
 {
     models_t models = {.name = name, .length = length};
     size_t i;
 
-    snprintf(
-        models.command, sizeof(models.command),
-        "--model %s --tp 8 --block_size 16 --requests 10 --warmup_requests 2 --total_buffer_size "
-        "%zu --exact_length --input_length %lu --output_length 16",
-        name, gpu_bench.cache_size, length);
-    models.moves = make_moves(models.command);
+    models.moves = gpu_models_moves(name, 8, length, models.command);
     gpu_cache_init(&models.cache, &models.moves->shape);
     for (i = 0; i < MODELS_LISTS; ++i) {
         models.memory[i] = gpu_alloc_host(&gpu_bench.gpu,
@@ -348,27 +355,30 @@ static void run_model(const char *name, unsigned long length)
     perf_block_moves_destroy(models.moves);
 }
 
-void gpu_models(void)
+void gpu_models_each_length(const char *name,
+                            void (*run)(const char *name, unsigned long length))
 {
-    static const char *const names[] = {"Llama-3-70B", "DeepSeek-R1"};
     unsigned long length;
     const char *text;
     char *end;
-    size_t i;
 
     perf_message_prefix("gpu_limits");
-    for (i = 0; i < sizeof(names) / sizeof(names[0]); ++i) {
-        for (text = gpu_bench.lengths; text != NULL;
-             text = (*end == ',') ? end + 1 : NULL) {
-            length = strtoul(text, &end, 10);
-            if ((end == text) || ((*end != ',') && (*end != '\0'))) {
-                fprintf(stderr,
-                        "gpu_limits: --lengths %s: expected numbers of tokens with "
-                        "commas between them\n",
-                        gpu_bench.lengths);
-                exit(EXIT_FAILURE);
-            }
-            run_model(names[i], length);
+    for (text = gpu_bench.lengths; text != NULL;
+         text = (*end == ',') ? end + 1 : NULL) {
+        length = strtoul(text, &end, 10);
+        if ((end == text) || ((*end != ',') && (*end != '\0'))) {
+            fprintf(stderr,
+                    "gpu_limits: --lengths %s: expected numbers of tokens with "
+                    "commas between them\n",
+                    gpu_bench.lengths);
+            exit(EXIT_FAILURE);
         }
+        run(name, length);
     }
+}
+
+void gpu_models(void)
+{
+    gpu_models_each_length("Llama-3-70B", run_model);
+    gpu_models_each_length("DeepSeek-R1", run_model);
 }

@@ -11,7 +11,8 @@ perf_gpu_gpu_limits_SOURCES = \
 	perf/gpu/gpu_fanout.c \
 	perf/gpu/gpu_latency.c \
 	perf/gpu/gpu_limits.c \
-	perf/gpu/gpu_models.c
+	perf/gpu/gpu_models.c perf/gpu/gpu_models.h \
+	perf/gpu/gpu_permute.c
 perf_gpu_gpu_limits_CPPFLAGS = $(AM_CPPFLAGS) $(JSON_CFLAGS)
 perf_gpu_gpu_limits_CFLAGS = $(AM_CFLAGS) -pthread
 perf_gpu_gpu_limits_LDADD = perf/gpu/libgpuruntime.la perf/workload/libworkload.la \

@@ -61,6 +61,16 @@ models() {
     cat "$work/stage.log" >>"$report"
 }
 
+# A change of layout in one pass, and by a permutation behind the transfer.
+permute() {
+    local quick=(--cache 4096 --lengths 8192)
+
+    [ -z "$fake" ] || quick=(--repeats 1 --cache 96 --lengths 256)
+    inside perf/gpu/gpu_limits --parts permute --pool 1 --count 1 "${quick[@]}" \
+        --json "$out_inside/gpu_permute.json" || return
+    cat "$work/stage.log" >>"$report"
+}
+
 # kv NAME OPTION..: one run of mori_kv_perf; its table goes to the report. kv_setting holds
 # UCX's settings for it.
 kv_setting=()
@@ -555,6 +565,7 @@ run_stages() {
         machine) stage machine 30 machine ;;
         limits) stage limits 120 limits ;;
         models) stage models 120 models ;;
+        permute) stage permute 120 permute ;;
         risks) stage risks 600 risks ;;
         kv) kv_all ;;
         spread) kv_spread ;;

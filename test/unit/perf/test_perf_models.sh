@@ -1,6 +1,7 @@
 #!/bin/bash
 # gpu_limits moves what mori_kv_perf moves for its models: as many pieces, before and
-# after merging, of the same command line; and fails when bytes do not arrive.
+# after merging, of the same command line; and fails when bytes do not arrive. Its changes
+# of layout put every byte in place in one pass and in two.
 set -uo pipefail
 
 build=${MKV_BUILD_DIR:-$PWD}
@@ -46,6 +47,16 @@ if HIPCPU_COPY=0 timeout 600 "${limits[@]}" --lengths 700 >"$work/out" 2>&1; the
     die "it saw nothing when no byte was moved: $(cat "$work/out")"
 fi
 grep -q '10 rows, 10 with wrong bytes' "$work/out" || die "wrong rows are not counted: $(cat "$work/out")"
+
+permute=("${limits[@]}" --parts permute --lengths 700)
+timeout 600 "${permute[@]}" --json "$work/rows" >"$work/out" 2>&1 ||
+    die "the changes of layout ended with an error: $(cat "$work/out")"
+[ "$(grep -c '"size": 256, .*"checked": "ok"' "$work/rows")" = 4 ] || die "4 rows are expected: $(cat "$work/rows")"
+[ "$(grep -c '"ratio"' "$work/rows")" = 2 ] || die "2 ratios are expected: $(cat "$work/rows")"
+if HIPCPU_COPY=0 timeout 600 "${permute[@]}" >"$work/out" 2>&1; then
+    die "it saw nothing when no layout was changed: $(cat "$work/out")"
+fi
+grep -q '4 rows, 4 with wrong bytes' "$work/out" || die "wrong rows are not counted: $(cat "$work/out")"
 
 for lengths in '700,' x 70x '700 800'; do
     if "${limits[@]}" --lengths "$lengths" >"$work/out" 2>&1; then
