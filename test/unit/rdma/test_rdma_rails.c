@@ -440,6 +440,26 @@ START_TEST(put_that_moves_takes_the_key_of_its_own_registration)
 }
 END_TEST
 
+/* Another UCP context of the process uses the first device alone. It has unpacked the
+ * same key later. */
+/* RC-05 */
+START_TEST(put_that_moves_finds_its_key_beside_another_context)
+{
+    ct_side_t *side;
+    uct_rkey_bundle_t rkey;
+    uint8_t key[256];
+
+    start_with("1");
+    side = &rails[1].side[0];
+    ck_assert_int_eq(ct_mem_pack(side, &rails[1].mem[0], 0, key), UCS_OK);
+    ck_assert_int_eq(uct_rkey_unpack(rails[0].side[0].component, key, &rkey), UCS_OK);
+    fake_verbs_remove("fake0");
+    put_well();
+    uct_rkey_release(rails[0].side[0].component, &rkey);
+    finish();
+}
+END_TEST
+
 /* ---- carriers that go ---- */
 
 static int has_newer(void)
@@ -918,6 +938,7 @@ int main(void)
     tcase_add_test(tcase, device_may_be_closed_before_memory_that_moved_to_it);
     tcase_add_loop_test(tcase, put_that_moves_takes_the_key_of_its_own_registration, 0,
                         2);
+    tcase_add_test(tcase, put_that_moves_finds_its_key_beside_another_context);
     tcase_add_loop_test(tcase, gets_by_messages_go_on_over_another_rail, 0, 8);
     tcase_add_test(tcase, receives_without_a_key_of_the_new_device_are_given_up);
     tcase_add_test(tcase, carrier_may_be_closed_when_half_of_an_endpoint_has_left_it);

@@ -188,43 +188,39 @@ static const muct_rdma_key_t *muct_rdma_rkeys_of_page(uint64_t incarnation, int 
     return NULL;
 }
 
-/* The key that a work request has. */
-static const muct_rdma_rkeys_entry_t *muct_rdma_rkeys_named(
-    const muct_rdma_rkeys_target_t *target)
+/* Whether a work request may have this key. */
+static bool muct_rdma_rkeys_is_named(const muct_rdma_key_t *key,
+                                     const muct_rdma_rkeys_target_t *target)
 {
-    const muct_rdma_rkeys_entry_t *entry;
+    return (key->incarnation == target->incarnation) &&
+           muct_rdma_key_covers(key, target->address, target->length) &&
+           (key->rkeys[muct_rdma_key_chunk(key, target->address)] == target->rkey);
+}
+
+/* UCP contexts of the process have groups of their own for one registration, some of
+ * them with fewer devices. */
+static bool muct_rdma_rkeys_translate_memory(muct_rdma_rkeys_target_t *target,
+                                             uint64_t incarnation)
+{
+    const muct_rdma_rkeys_entry_t *entry, *other;
     const muct_rdma_key_t *key;
 
     ucs_list_for_each(entry, &muct_rdma_rkeys.list, list)
     {
-        key = &entry->key;
-        if ((key->incarnation == target->incarnation) &&
-            muct_rdma_key_covers(key, target->address, target->length) &&
-            (key->rkeys[muct_rdma_key_chunk(key, target->address)] == target->rkey)) {
-            return entry;
+        if (!muct_rdma_rkeys_is_named(&entry->key, target)) {
+            continue;
+        }
+
+        other = muct_rdma_rkeys_of_group(entry->group, incarnation);
+        if ((other != NULL) && (target->length <= muct_rdma_key_chunk_left(
+                                                      &other->key, target->address))) {
+            key = &other->key;
+            target->rkey = key->rkeys[muct_rdma_key_chunk(key, target->address)];
+            return true;
         }
     }
 
-    return NULL;
-}
-
-static bool muct_rdma_rkeys_translate_memory(muct_rdma_rkeys_target_t *target,
-                                             uint64_t incarnation)
-{
-    const muct_rdma_rkeys_entry_t *entry = muct_rdma_rkeys_named(target);
-    const muct_rdma_key_t *key;
-
-    if (entry != NULL) {
-        entry = muct_rdma_rkeys_of_group(entry->group, incarnation);
-    }
-    if ((entry == NULL) ||
-        (target->length > muct_rdma_key_chunk_left(&entry->key, target->address))) {
-        return false;
-    }
-
-    key = &entry->key;
-    target->rkey = key->rkeys[muct_rdma_key_chunk(key, target->address)];
-    return true;
+    return false;
 }
 
 bool muct_rdma_rkeys_translate(muct_rdma_rkeys_target_t *target, uint64_t incarnation)
