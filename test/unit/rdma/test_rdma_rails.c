@@ -405,21 +405,33 @@ static void add_stale_key(unsigned of, unsigned rail, ct_mem_t mem,
     ck_assert_int_eq(uct_md_mem_dereg(side->md, mem.memh), UCS_OK);
 }
 
+static void release_keys(uct_rkey_bundle_t *rkeys, unsigned first)
+{
+    unsigned rail;
+
+    for (rail = first; rail < RAILS; rail++) {
+        uct_rkey_release(rails[0].side[rail].component, &rkeys[rail]);
+    }
+}
+
 /* The peer's memory was registered twice with each device; one registration has
- * ended. Loop index: whether its keys are unpacked first. */
+ * ended. Loop index: its keys are unpacked last; first; first, and one is released
+ * then; first, and one is never unpacked. */
 /* RC-05 */
 START_TEST(put_that_moves_takes_the_key_of_its_own_registration)
 {
+    const unsigned begin = _i == 3, end = _i >= 2;
     uct_rkey_bundle_t stale[RAILS];
     unsigned rail;
 
     start_with("1");
-    for (rail = 0; rail < RAILS; rail++) {
+    for (rail = begin; rail < RAILS; rail++) {
         add_stale_key(1, rail, rails[1].mem[0], &stale[rail]);
     }
-    if (_i == 1) {
-        for (rail = 0; rail < RAILS; rail++) {
-            uct_rkey_release(rails[0].side[rail].component, &rails[0].rkey[rail]);
+    if (_i > 0) {
+        release_keys(rails[0].rkey, 0);
+        if (end > begin) {
+            uct_rkey_release(rails[0].side[0].component, &stale[0]);
         }
         unpack_keys(&rails[0], &rails[1]);
     }
@@ -433,9 +445,7 @@ START_TEST(put_that_moves_takes_the_key_of_its_own_registration)
     fake_verbs_unhold(FAKE_VERBS_ANY_QP);
     expect_well();
     put_well();
-    for (rail = 0; rail < RAILS; rail++) {
-        uct_rkey_release(rails[0].side[rail].component, &stale[rail]);
-    }
+    release_keys(stale, end);
     finish();
 }
 END_TEST
@@ -937,7 +947,7 @@ int main(void)
     tcase_add_test(tcase, memory_that_moved_ends_with_its_own_registration);
     tcase_add_test(tcase, device_may_be_closed_before_memory_that_moved_to_it);
     tcase_add_loop_test(tcase, put_that_moves_takes_the_key_of_its_own_registration, 0,
-                        2);
+                        4);
     tcase_add_test(tcase, put_that_moves_finds_its_key_beside_another_context);
     tcase_add_loop_test(tcase, gets_by_messages_go_on_over_another_rail, 0, 8);
     tcase_add_test(tcase, receives_without_a_key_of_the_new_device_are_given_up);

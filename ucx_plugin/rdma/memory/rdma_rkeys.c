@@ -33,8 +33,7 @@ MUCT_FREE_IN_CHILD(muct_rdma_rkeys, &muct_rdma_rkeys.lock)
 
 /* The key that this thread has added last, and its group */
 static _Thread_local struct {
-    uint64_t group;    /* 0: none */
-    unsigned num_keys; /* of the group */
+    uint64_t group; /* 0: none */
     uint64_t incarnation;
     uint64_t base;
     uint64_t length;
@@ -93,43 +92,26 @@ static const muct_rdma_rkeys_entry_t *muct_rdma_rkeys_of_group(uint64_t group,
     return NULL;
 }
 
-/* Whether the group that this thread adds to has a key of the device. Its keys are at
- * the beginning of the list, unless other threads add as well. */
-static bool muct_rdma_rkeys_last_has(uint64_t incarnation)
+/* Whether the key is of the region of the one before, with a device opened later. */
+static bool muct_rdma_rkeys_is_next(const muct_rdma_key_t *key)
 {
-    unsigned left = muct_rdma_rkeys_last.num_keys;
-    const muct_rdma_rkeys_entry_t *entry;
-
-    ucs_list_for_each(entry, &muct_rdma_rkeys.list, list)
-    {
-        if (left == 0) {
-            return false;
-        }
-        if (entry->group == muct_rdma_rkeys_last.group) {
-            if (entry->key.incarnation == incarnation) {
-                return true;
-            }
-            --left;
-        }
-    }
-
-    return false;
+    return (muct_rdma_rkeys_last.group != 0) &&
+           (key->base == muct_rdma_rkeys_last.base) &&
+           (key->length == muct_rdma_rkeys_last.length) &&
+           muct_rdma_incarnation_is_near(key->incarnation,
+                                         muct_rdma_rkeys_last.incarnation) &&
+           ((int16_t)(key->incarnation - muct_rdma_rkeys_last.incarnation) > 0);
 }
 
-/* UCP unpacks the keys of a region one behind the other: a group ends with the region,
- * or where a device comes again. */
+/* UCP unpacks the keys of a region one behind the other, in the order in which their
+ * owner has opened the devices. A group ends with the region, or where a device does
+ * not come later than the one before. */
 static uint64_t muct_rdma_rkeys_group(const muct_rdma_key_t *key)
 {
-    if ((muct_rdma_rkeys_last.group == 0) || (key->base != muct_rdma_rkeys_last.base) ||
-        (key->length != muct_rdma_rkeys_last.length) ||
-        !muct_rdma_incarnation_is_near(key->incarnation,
-                                       muct_rdma_rkeys_last.incarnation) ||
-        muct_rdma_rkeys_last_has(key->incarnation)) {
+    if (!muct_rdma_rkeys_is_next(key)) {
         muct_rdma_rkeys_last.group = ++muct_rdma_rkeys.num_groups;
-        muct_rdma_rkeys_last.num_keys = 0;
     }
 
-    ++muct_rdma_rkeys_last.num_keys;
     muct_rdma_rkeys_last.incarnation = key->incarnation;
     muct_rdma_rkeys_last.base = key->base;
     muct_rdma_rkeys_last.length = key->length;

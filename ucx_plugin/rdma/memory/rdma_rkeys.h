@@ -50,7 +50,10 @@ typedef struct muct_rdma_rkeys_target {
  * Replace the key of a device by that of another one of the same process. Several keys
  * of a device may cover the same bytes, some of them of memory that its owner has
  * deregistered. The one that belongs to the given key was unpacked with it: UCP unpacks
- * the keys of a region with all devices at once.
+ * the keys of a region with all devices at once, in the order of their openings.
+ *
+ * Limit: two registrations of one range are taken for one if a thread unpacks them one
+ * behind the other, and the second has only devices opened after those of the first.
  *
  * Where the address is that of the flush page of a GPU, address and key become those of
  * the other device's page of that GPU.
