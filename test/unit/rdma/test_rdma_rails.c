@@ -687,6 +687,92 @@ START_TEST(gets_by_messages_go_on_over_another_rail)
 }
 END_TEST
 
+static void start_gets(bool has_key)
+{
+    setenv("UCX_MORI_RDMA_MAX_READS", "0", 1);
+    start_with("1");
+    mkv_pattern_fill(rails[1].mem[0].addr, SIZE, 2, 0);
+    own = rails[0].mem[0];
+    if (!has_key) {
+        ck_assert_int_eq(
+            ct_mem_create(&rails[0].side[0], SIZE, UCS_MEMORY_TYPE_HOST, &own), UCS_OK);
+    }
+}
+
+static void finish_gets(void)
+{
+    close_ifaces();
+    if (own.addr != rails[0].mem[0].addr) {
+        ct_mem_destroy(&rails[0].side[0], &own);
+    }
+    finish();
+}
+
+static void begin_get(void)
+{
+    rig_comp_init(&comp);
+    progress_until(is_accepted, 0);
+    progress();
+    progress();
+    ck_assert_uint_eq(comp.num_calls, 0);
+}
+
+/* The request has the key of the first device. Loop index: whether it is inline. */
+/* RC-05 */
+START_TEST(request_of_a_get_is_posted_again_with_another_key)
+{
+    setenv("UCX_MORI_RDMA_TX_INLINE", (_i == 0) ? "0" : "64", 1);
+    start_gets(false);
+    fake_verbs_hold(qp_num_of_rail_0, FAKE_VERBS_HOLD_SEND);
+    begin_get();
+    fake_verbs_remove("fake0");
+    progress_until(is_called, 0);
+    ck_assert_int_eq(comp.status, UCS_OK);
+    ck_assert_uint_eq(mkv_pattern_check(own.addr, BLOCK, 2, 0), BLOCK);
+    finish_gets();
+}
+END_TEST
+
+static rdma_log_watch_t no_rkey = {UCS_LOG_LEVEL_ERROR, "has no key with the device",
+                                   0};
+
+static void fill_queue_of_owner(void)
+{
+    uint32_t qp_nums[2];
+
+    ck_assert_uint_ge(fake_verbs_qp_list(qp_nums, 2), 2);
+    fake_verbs_hold(qp_nums[1], FAKE_VERBS_HOLD_SEND);
+    while (uct_ep_put_short(rails[1].ep[0], "", 1,
+                            (uintptr_t)rails[0].mem[0].addr + SIZE / 2,
+                            rails[1].rkey[0].rkey) == UCS_OK) {
+    }
+}
+
+/* The owner's send queue is full. Loop index: whether the owner has keys of the getting
+ * side's memory with the other devices. */
+/* RC-05 */
+START_TEST(get_that_waits_at_its_owner_moves_or_fails)
+{
+    setenv("UCX_MORI_RDMA_TX_DEPTH", "4", 1);
+    start_gets(_i == 1);
+    rdma_log_watch(&no_rkey, 1);
+    fill_queue_of_owner();
+    begin_get();
+    fake_verbs_remove("fake0");
+    progress_until(is_called, 0);
+    ck_assert_uint_eq(no_rkey.num, _i == 0);
+    if (_i == 1) {
+        ck_assert_int_eq(comp.status, UCS_OK);
+        ck_assert_uint_eq(mkv_pattern_check(own.addr, BLOCK, 2, 0), BLOCK);
+    } else {
+        ck_assert(UCS_STATUS_IS_ERR(comp.status));
+        progress_until(is_error_reported, 0);
+        progress_until(is_error_reported, 1);
+    }
+    finish_gets();
+}
+END_TEST
+
 /* ---- receives ---- */
 
 static rdma_log_watch_t no_key = {UCS_LOG_LEVEL_ERROR, "has no key with fake1", 0};
@@ -950,6 +1036,8 @@ int main(void)
                         4);
     tcase_add_test(tcase, put_that_moves_finds_its_key_beside_another_context);
     tcase_add_loop_test(tcase, gets_by_messages_go_on_over_another_rail, 0, 8);
+    tcase_add_loop_test(tcase, request_of_a_get_is_posted_again_with_another_key, 0, 2);
+    tcase_add_loop_test(tcase, get_that_waits_at_its_owner_moves_or_fails, 0, 2);
     tcase_add_test(tcase, receives_without_a_key_of_the_new_device_are_given_up);
     tcase_add_test(tcase, carrier_may_be_closed_when_half_of_an_endpoint_has_left_it);
     tcase_add_test(tcase, post_that_a_removed_device_refuses_moves);

@@ -6,8 +6,11 @@
  * of the requests, each behind its write on the same queue pair. The id of an answer
  * has flags.
  *
- * Our key is that of the device that carries the endpoint when the request is sent. The
- * peer's one is that of the endpoint's own device.
+ * Our key is that of the device that carries the endpoint when the request is sent, and
+ * changes if it is posted again by another one. The peer's one is that of the
+ * endpoint's own device. A request that was received before the endpoint moved is
+ * answered only with a key of the new device that the peer holds; without one the
+ * endpoint fails.
  *
  * The peer may read only memory whose key it has: the request is refused unless a
  * region of this device, open to reads, has that key and holds the whole piece.
@@ -44,6 +47,7 @@
 #define MUCT_RDMA_PULL_DEPTH 16
 
 #define MUCT_RDMA_PULL_SIZE 28
+#define MUCT_RDMA_PULL_OUR_KEY 20 /* offset */
 
 /* Flags of an answer */
 enum {
@@ -57,6 +61,7 @@ typedef struct muct_rdma_piece {
     uint64_t local;  /* at the side that requests it */
     uint32_t remote_key;
     uint32_t local_key;
+    uint32_t local_device; /* device of that key, in requests of the peer */
     uint32_t length;
 } muct_rdma_piece_t;
 
@@ -327,10 +332,28 @@ static bool muct_rdma_pull_send(muct_rdma_ep_t *ep, const muct_rdma_piece_t *pie
     muct_put_le(data, piece->remote, 8);
     muct_put_le(data + 8, piece->local, 8);
     muct_put_le(data + 16, piece->remote_key, 4);
-    muct_put_le(data + 20, local_key, 4);
+    muct_put_le(data + MUCT_RDMA_PULL_OUR_KEY, local_key, 4);
     muct_put_le(data + 24, piece->length, 4);
     return muct_rdma_am_send_own(ep, MUCT_RDMA_AM_PULL, 0, data, sizeof(data),
                                  ep->pull->buf);
+}
+
+bool muct_rdma_pull_move(const muct_rdma_ep_t *ep, const struct ibv_send_wr *wr)
+{
+    uint8_t *header = (uint8_t *)(uintptr_t)wr->sg_list[0].addr;
+    uint8_t *data = header + MUCT_RDMA_AM_HEADER;
+    uint32_t key;
+
+    if (header[1] != MUCT_RDMA_AM_PULL) {
+        return true;
+    }
+    if (!muct_rdma_carrier_rkey(ep, muct_get_le(data + 8, 8), muct_get_le(data + 24, 4),
+                                &key)) {
+        return false;
+    }
+
+    muct_put_le(data + MUCT_RDMA_PULL_OUR_KEY, key, 4);
+    return true;
 }
 
 static void muct_rdma_pull_write(muct_rdma_ep_t *ep, const muct_rdma_piece_t *piece,
@@ -345,7 +368,7 @@ static void muct_rdma_pull_write(muct_rdma_ep_t *ep, const muct_rdma_piece_t *pi
     wr->sg_list[0].lkey = lkey;
     wr->wr.rdma.remote_addr = piece->local;
     wr->wr.rdma.rkey = piece->local_key;
-    muct_rdma_sq_set_final_key(sq, wr, (uint32_t)ep->recover.peer_incarnation);
+    muct_rdma_sq_set_final_key(sq, wr, piece->local_device);
     muct_rdma_sq_end(sq, wr, NULL, NULL, piece->length);
 }
 
@@ -499,7 +522,8 @@ static bool muct_rdma_pull_requested(muct_rdma_ep_t *ep, const uint8_t *data,
     piece->remote = muct_get_le(data, 8);
     piece->local = muct_get_le(data + 8, 8);
     piece->remote_key = (uint32_t)muct_get_le(data + 16, 4);
-    piece->local_key = (uint32_t)muct_get_le(data + 20, 4);
+    piece->local_key = (uint32_t)muct_get_le(data + MUCT_RDMA_PULL_OUR_KEY, 4);
+    piece->local_device = (uint32_t)ep->recover.peer_incarnation;
     piece->length = (uint32_t)muct_get_le(data + 24, 4);
     muct_rdma_ep_add_work(ep);
     return true;

@@ -33,6 +33,10 @@ ucs_status_t muct_rdma_pull_pages(muct_rdma_ep_t *ep, uint64_t gpus, bool is_hos
 bool muct_rdma_pull_receive(muct_rdma_ep_t *ep, uint8_t kind, uint8_t id,
                             const void *data, size_t length);
 
+/** Change our key in a message that is posted, if it is a request, to that of the
+ * endpoint's carrier. False when there is none, logged. */
+bool muct_rdma_pull_move(const muct_rdma_ep_t *ep, const struct ibv_send_wr *wr);
+
 /** Send requests, and write the peer's requested pieces, as far as there is room. */
 void muct_rdma_pull_progress(muct_rdma_ep_t *ep);
 

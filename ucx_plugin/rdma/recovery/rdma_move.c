@@ -6,6 +6,7 @@
 #include "rdma/ep/rdma_carrier.h"
 #include "rdma/ep/rdma_ep.h"
 #include "rdma/memory/rdma_rkeys.h"
+#include "rdma/op/rdma_pull.h"
 
 #include <inttypes.h>
 
@@ -275,21 +276,6 @@ static bool muct_rdma_move_is_flush(const muct_rdma_ep_t *ep,
                   muct_rdma_move_is_gpu_page(ep, wr->sg_list[0].addr));
 }
 
-static bool muct_rdma_move_rdma(const muct_rdma_ep_t *ep, struct ibv_send_wr *wr,
-                                uint64_t length)
-{
-    uint64_t *address = &wr->wr.rdma.remote_addr;
-    uint32_t *rkey = &wr->wr.rdma.rkey;
-
-    if ((wr->opcode == IBV_WR_RDMA_WRITE) && muct_rdma_sq_has_final_key(wr)) {
-        /* often the user has no key of memory that the peer gets into */
-        (void)muct_rdma_move_rkey(ep, wr, length, address, rkey);
-        return true;
-    }
-
-    return (length == 0) || muct_rdma_move_user_rkey(ep, wr, length, address, rkey);
-}
-
 bool muct_rdma_move_wr(muct_rdma_sq_t *sq, struct ibv_send_wr *wr)
 {
     const muct_rdma_ep_t *ep = ucs_container_of(sq, muct_rdma_chan_t, sq)->ep;
@@ -311,12 +297,14 @@ bool muct_rdma_move_wr(muct_rdma_sq_t *sq, struct ibv_send_wr *wr)
 
     switch (wr->opcode) {
     case IBV_WR_SEND:
-        return true;
+        return muct_rdma_pull_move(ep, wr);
     case IBV_WR_ATOMIC_CMP_AND_SWP:
     case IBV_WR_ATOMIC_FETCH_AND_ADD:
         return muct_rdma_move_user_rkey(ep, wr, length, &wr->wr.atomic.remote_addr,
                                         &wr->wr.atomic.rkey);
     default:
-        return muct_rdma_move_rdma(ep, wr, length);
+        return (length == 0) ||
+               muct_rdma_move_user_rkey(ep, wr, length, &wr->wr.rdma.remote_addr,
+                                        &wr->wr.rdma.rkey);
     }
 }
