@@ -199,6 +199,36 @@ START_TEST(receives_that_grow_leave_the_first_ones_to_others)
 }
 END_TEST
 
+static void send_and_receive(unsigned num)
+{
+    const uint64_t limit = mkv_test_now_ms() + (uint64_t)mkv_test_limit_ms();
+    const unsigned end = rig.num_am[1] + num;
+
+    while (rig.num_am[1] < end) {
+        num -= (num > 0) && (send_message(conn.ep[0]) == UCS_OK);
+        rig_progress(&rig);
+        ck_assert_msg(mkv_test_now_ms() < limit, "%u are left", num);
+    }
+}
+
+/* Two buffers more may be made; four are needed to grow. */
+START_TEST(receives_that_may_not_grow_register_no_memory)
+{
+    fake_verbs_objects_t before, after;
+
+    setenv("UCX_MORI_RDMA_MAX_BUFS", "10", 1);
+    rig_open(&rig, SIZE);
+    rig_connect(&rig, &conn);
+    send_and_receive(1);
+    fake_verbs_objects(&before);
+    send_and_receive(100);
+    fake_verbs_objects(&after);
+    ck_assert_uint_eq(after.mrs, before.mrs);
+    rig_disconnect(&conn);
+    rig_close(&rig);
+}
+END_TEST
+
 /* ---- messages that are kept ---- */
 
 #define KEPT 4096
@@ -605,6 +635,7 @@ static Suite *wait_suite(void)
     tcase_add_test(tcase, little_locked_memory_is_enough_for_few_buffers);
     tcase_add_loop_test(tcase, receives_that_cannot_grow_are_enough, 0, 2);
     tcase_add_loop_test(tcase, receives_that_grow_leave_the_first_ones_to_others, 0, 2);
+    tcase_add_test(tcase, receives_that_may_not_grow_register_no_memory);
     tcase_add_loop_test(tcase, messages_that_are_kept_never_stop_a_sender, 0, 2);
     tcase_add_test(tcase, receives_grow_when_kept_buffers_come_back);
     tcase_add_test(tcase, queue_that_cannot_be_polled_fails_its_endpoints);

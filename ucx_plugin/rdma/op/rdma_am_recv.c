@@ -112,15 +112,16 @@ static void muct_rdma_am_grow(muct_rdma_ep_t *ep, uint32_t num)
 }
 
 /* Whether the pool has a buffer for each missing receive of all endpoints, and @a num
- * more. */
+ * more. It grows only if its limit allows as many. */
 static bool muct_rdma_am_has_buffers(muct_rdma_iface_t *iface, uint32_t num)
 {
     muct_rdma_buf_pool_t *pool = &iface->rx_pool;
+    const uint64_t wanted = (uint64_t)iface->num_missing + num;
 
-    return __builtin_expect(
-               muct_rdma_buf_pool_num_free(pool) >= iface->num_missing + num, 1) ||
-           ((muct_rdma_buf_pool_grow(pool) == UCS_OK) &&
-            (muct_rdma_buf_pool_num_free(pool) >= iface->num_missing + num));
+    return __builtin_expect(muct_rdma_buf_pool_num_free(pool) >= wanted, 1) ||
+           ((pool->max - pool->num_in_use >= wanted) &&
+            (muct_rdma_buf_pool_grow(pool) == UCS_OK) &&
+            (muct_rdma_buf_pool_num_free(pool) >= wanted));
 }
 
 /* Double the receives, up to RX_DEPTH, after as many messages as there are receives,
