@@ -364,6 +364,20 @@ START_TEST(receives_grow_when_kept_buffers_come_back)
 }
 END_TEST
 
+/* The device has no memory once, when receives are posted. */
+START_TEST(receives_grow_after_a_post_that_failed_once)
+{
+    rig_open(&rig, SIZE);
+    rig_connect(&rig, &conn);
+    rig_connect(&rig, &other);
+    fake_verbs_fail_call("ibv_post_recv", 1, 1, ENOMEM);
+    send_and_receive(400);
+    ck_assert_uint_eq(fake_verbs_faults_unmet(), 0);
+    ck_assert_uint_gt(send_blindly(), 32); /* of 64; up to half are owed */
+    finish();
+}
+END_TEST
+
 /* ---- completion queues that fail ---- */
 
 /* Recovery is off here; test_rdma_queue tests it. */
@@ -638,6 +652,7 @@ static Suite *wait_suite(void)
     tcase_add_test(tcase, receives_that_may_not_grow_register_no_memory);
     tcase_add_loop_test(tcase, messages_that_are_kept_never_stop_a_sender, 0, 2);
     tcase_add_test(tcase, receives_grow_when_kept_buffers_come_back);
+    tcase_add_test(tcase, receives_grow_after_a_post_that_failed_once);
     tcase_add_test(tcase, queue_that_cannot_be_polled_fails_its_endpoints);
     tcase_add_test(tcase, event_of_a_queue_fails_its_endpoints_alone);
     tcase_add_test(tcase, queue_that_fails_while_it_is_armed_fails_its_endpoint);

@@ -71,7 +71,7 @@ typedef struct muct_rdma_rx {
     uint32_t depth;        /**< Receives for other messages, posted or missing */
     uint32_t grown;        /**< tail when that was set */
     uint32_t first;        /**< Initial depth, sent to the peer */
-    bool is_full;          /**< The device could not take more */
+    bool lacks_keys;       /**< The carrier has no keys for more */
     uint64_t id;           /**< High half of the wr_ids */
 } muct_rdma_rx_t;
 

@@ -72,7 +72,7 @@ static uint32_t muct_rdma_am_post_receives(muct_rdma_ep_t *ep)
         rx->ring[(rx->head + num) & rx->mask] = buf;
         if (!muct_rdma_am_fill_receive(ep, rx->head + num, &wrs[num], &sges[num])) {
             muct_rdma_buf_put(buf);
-            rx->is_full = true;
+            rx->lacks_keys = true;
             break;
         }
         wrs[num].next = &wrs[num + 1];
@@ -92,7 +92,6 @@ static uint32_t muct_rdma_am_post_receives(muct_rdma_ep_t *ep)
             muct_rdma_buf_put(rx->ring[(rx->head + i) & rx->mask]);
         }
         num = wanted;
-        rx->is_full = true;
     }
 
     rx->head += num;
@@ -132,7 +131,8 @@ static void muct_rdma_am_grow_with_use(muct_rdma_ep_t *ep)
     const uint32_t left = muct_rdma_ep_iface(ep)->limits.rx_depth - ep->rx.depth;
     const uint32_t num = (left < ep->rx.depth) ? left : ep->rx.depth;
 
-    if ((num > 0) && !ep->rx.is_full && (ep->rx.tail - ep->rx.grown >= ep->rx.depth) &&
+    if ((num > 0) && !ep->rx.lacks_keys &&
+        (ep->rx.tail - ep->rx.grown >= ep->rx.depth) &&
         muct_rdma_am_has_buffers(muct_rdma_ep_iface(ep), num)) {
         muct_rdma_am_grow(ep, num);
     }
@@ -198,7 +198,7 @@ ucs_status_t muct_rdma_am_renew(muct_rdma_ep_t *ep)
     int error;
 
     rx->id = MUCT_RDMA_WR_ID_RECV | ep->chans[0].id;
-    rx->is_full = false; /* the device may be another one */
+    rx->lacks_keys = false; /* the device may be another one */
     for (index = rx->tail; index != rx->head; ++index) {
         if (!muct_rdma_am_fill_receive(ep, index, &wr, &sge)) {
             return UCS_ERR_IO_ERROR;
