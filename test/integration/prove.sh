@@ -368,6 +368,33 @@ prove.Job.options.limit = 300
 killed = prove.RISK_STAGES["killed peer"]()
 assert killed == "", killed
 
+# every size of every stage fits into a flow's share of the buffer, as perf_sweep_zone() divides it
+kept, arguments = (prove.one_command, prove.two_commands, prove.start_side), []
+
+
+def record(path, *_):
+    arguments.append(path.arguments)
+    raise InterruptedError
+
+
+prove.one_command = prove.two_commands = prove.start_side = record
+stages = [lambda path=path: prove.try_pair(path, (0, 1), ("", "")) for path in [*prove.PATHS, prove.FLAP]]
+for prove.Job.options.quick in (True, False):
+    for stage in [*stages, *prove.RISK_STAGES.values()]:
+        try:
+            stage()
+        except InterruptedError:
+            pass
+assert len(arguments) == 2 * (len(prove.PATHS) + 1 + len(prove.RISK_STAGES)), arguments
+for found in arguments:
+    words = dict(zip(found, found[1:]))
+    flows = int(words.get("--num_target_dev", 1)) * (2 if words.get("--scheme") in ("both", "pingpong") else 1)
+    size, last, buffer = (prove.bytes_of(words[f"--{name}"]) for name in ("start_block_size", "max_block_size", "total_buffer_size"))
+    while size <= last:
+        assert buffer // size // flows >= int(words["--start_batch_size"]), (size, found)
+        size *= 2
+prove.one_command, prove.two_commands, prove.start_side = kept
+
 # each process of a pair uses its own GPU
 gpu = next(path for path in prove.PATHS if path.gpus and path.nics)
 ended = prove.two_commands(gpu, ["--initiator_dev", "0", "--target_dev", "5"], ("fake0:1", "fake0:1"), 300)
