@@ -402,15 +402,31 @@ assert "no GPU for VRAM (hipErrorNoDevice; HIP_VISIBLE_DEVICES=5)" in ended.fail
 prove.os.environ["HIP_VISIBLE_DEVICES"] = visible
 
 # soft-RoCE is no NIC
-prove.os.makedirs(f"{sys.argv[2]}/sys/class/infiniband")
+devices = f"{sys.argv[2]}/sys/class/infiniband"
+prove.os.makedirs(devices)
 for name, folder in (("rxe0", "virtual"), ("mlx5_0", "pci0000:00/0000:00:01.0")):
-    prove.os.symlink(f"../../devices/{folder}/infiniband/{name}", f"{sys.argv[2]}/sys/class/infiniband/{name}")
-prove.doctor.options, prove.Job.ports = argparse.Namespace(root=sys.argv[2]), ["mlx5_0:1", "rxe0:1"]
-assert prove.software_ports() == ["rxe0"], prove.software_ports()
+    prove.os.makedirs(f"{sys.argv[2]}/sys/devices/{folder}/infiniband/{name}")
+    prove.os.symlink(f"../../devices/{folder}/infiniband/{name}", f"{devices}/{name}")
+prove.doctor.path = lambda name: sys.argv[2] + name
 
-# a network device of no port: another link would go down
-prove.Job.options.flap, prove.Job.ports, prove.Job.simulated = "bond0", ["fake0:1"], []
-prove.doctor.options = argparse.Namespace(root="/nowhere")
+
+def examine(*names):
+    prove.doctor.Module.log = prove.doctor.Output(0, "".join(f"#      Transport: mori_rdma\n#         Device: {name}:1\n" for name in names))
+    prove.examine()
+    return prove.Job.ports, prove.Job.software, prove.Job.simulated
+
+
+assert examine("mlx5_0", "rxe0") == (["mlx5_0:1"], ["rxe0"], []), examine("mlx5_0", "rxe0")
+assert examine("rxe0") == (["rxe0:1"], ["rxe0"], []), examine("rxe0")
+prove.Job.stages = [{"path": name, "nics": [], "green": True, "reason": "", "by": by} for name, by in (("NIC", "rdma mori_rdma/rxe0:1"), ("xGMI", "mori_xgmi/xgmi"))]
+weighed = [{"path": name, "verdict": "SAFE", "reason": "bytes"} for name in ("NIC", "xGMI")]
+prove.weigh_software(weighed)
+assert [each["verdict"] for each in weighed] == ["NOT PROVEN", "SAFE"] and weighed[0]["reason"].startswith("rxe0 is software"), weighed
+
+# a network device of no NIC: another link would go down
+prove.Job.options.flap = "bond0"
+assert "bond0 is not the network device" in prove.possible(prove.FLAP), prove.possible(prove.FLAP)
+prove.Job.ports, prove.Job.software, prove.Job.simulated = ["fake0:1"], [], ["hipcpu"]
 assert "bond0 is not the network device" in prove.possible(prove.FLAP), prove.possible(prove.FLAP)
 
 prove.Job.options.two = "me@other.example"
