@@ -401,12 +401,13 @@ ended = prove.two_commands(gpu, ["--initiator_dev", "0", "--target_dev", "5"], (
 assert "no GPU for VRAM (hipErrorNoDevice; HIP_VISIBLE_DEVICES=5)" in ended.failed, ended
 prove.os.environ["HIP_VISIBLE_DEVICES"] = visible
 
-# soft-RoCE is no NIC
+# soft-RoCE is no NIC, also where an older kernel has its device below the NIC's
 devices = f"{sys.argv[2]}/sys/class/infiniband"
 prove.os.makedirs(devices)
-for name, folder in (("rxe0", "virtual"), ("mlx5_0", "pci0000:00/0000:00:01.0")):
+for name, folder in (("rxe0", "virtual"), ("rxe1", "pci0000:00/0000:00:01.0"), ("mlx5_0", "pci0000:00/0000:00:01.0")):
     prove.os.makedirs(f"{sys.argv[2]}/sys/devices/{folder}/infiniband/{name}")
     prove.os.symlink(f"../../devices/{folder}/infiniband/{name}", f"{devices}/{name}")
+open(f"{devices}/rxe1/parent", "w").close()
 prove.doctor.path = lambda name: sys.argv[2] + name
 
 
@@ -416,7 +417,7 @@ def examine(*names):
     return prove.Job.ports, prove.Job.software, prove.Job.simulated
 
 
-assert examine("mlx5_0", "rxe0") == (["mlx5_0:1"], ["rxe0"], []), examine("mlx5_0", "rxe0")
+assert examine("mlx5_0", "rxe0", "rxe1") == (["mlx5_0:1"], ["rxe0", "rxe1"], []), examine("mlx5_0", "rxe0", "rxe1")
 assert examine("rxe0") == (["rxe0:1"], ["rxe0"], []), examine("rxe0")
 prove.Job.stages = [{"path": name, "nics": [], "green": True, "reason": "", "by": by} for name, by in (("NIC", "rdma mori_rdma/rxe0:1"), ("xGMI", "mori_xgmi/xgmi"))]
 weighed = [{"path": name, "verdict": "SAFE", "reason": "bytes"} for name in ("NIC", "xGMI")]
@@ -425,6 +426,9 @@ assert [each["verdict"] for each in weighed] == ["NOT PROVEN", "SAFE"] and weigh
 
 # a network device of no NIC: another link would go down
 prove.Job.options.flap = "bond0"
+assert "bond0 is not the network device" in prove.possible(prove.FLAP), prove.possible(prove.FLAP)
+prove.os.makedirs(f"{devices}/rxe1/device/net/bond0")
+examine("rxe1")
 assert "bond0 is not the network device" in prove.possible(prove.FLAP), prove.possible(prove.FLAP)
 prove.Job.ports, prove.Job.software, prove.Job.simulated = ["fake0:1"], [], ["hipcpu"]
 assert "bond0 is not the network device" in prove.possible(prove.FLAP), prove.possible(prove.FLAP)
