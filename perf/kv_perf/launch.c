@@ -26,7 +26,8 @@ typedef struct perf_launch {
 } perf_launch_t;
 
 
-/* The n-th GPU of those that the user's variables leave visible. */
+/* The n-th GPU of those that the user's variables leave visible. HIP reads the second
+ * variable where the first one is unset or empty (rocdevice.cpp). */
 static void perf_launch_see_device(unsigned device)
 {
     const char *visible = getenv("HIP_VISIBLE_DEVICES");
@@ -34,6 +35,9 @@ static void perf_launch_see_device(unsigned device)
     size_t length;
     unsigned i;
 
+    if ((visible == NULL) || (*visible == '\0')) {
+        visible = getenv("CUDA_VISIBLE_DEVICES");
+    }
     if ((visible == NULL) || (*visible == '\0')) {
         snprintf(chosen, sizeof(chosen), "%u", device);
     } else {

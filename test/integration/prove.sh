@@ -399,6 +399,12 @@ prove.one_command, prove.two_commands, prove.start_side = kept
 gpu = next(path for path in prove.PATHS if path.gpus and path.nics)
 ended = prove.two_commands(gpu, ["--initiator_dev", "0", "--target_dev", "5"], ("fake0:1", "fake0:1"), 300)
 assert "no GPU for VRAM (hipErrorNoDevice; HIP_VISIBLE_DEVICES=5)" in ended.failed, ended
+# HIP takes the other name where its own is unset
+prove.os.environ["CUDA_VISIBLE_DEVICES"] = "0,6"
+ended = prove.two_commands(gpu, ["--initiator_dev", "0", "--target_dev", "1"], ("fake0:1", "fake0:1"), 300)
+assert "no GPU for VRAM (hipErrorNoDevice; HIP_VISIBLE_DEVICES=6)" in ended.failed, ended
+assert prove.visible(0, 1, 1) == {"HIP_VISIBLE_DEVICES": "0,6,6"}
+del prove.os.environ["CUDA_VISIBLE_DEVICES"]
 prove.os.environ["HIP_VISIBLE_DEVICES"] = visible
 
 # soft-RoCE is no NIC, also where an older kernel has its device below the NIC's
