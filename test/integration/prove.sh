@@ -133,12 +133,21 @@ printf '#!/bin/sh\necho it hangs\nexec sleep 1000\n' >"$work/stuck/mori_kv_perf"
 chmod +x "$work/bin/ssh" "$work/stuck/mori_kv_perf"
 FAR_PATH=/none PATH=$work/bin:$PATH prove two 1 '^NOT PROVEN  *NIC, host memory: localhost is this host, and the stages are green' -- --path 'NIC, host' --two localhost
 grep -q '"two_hosts": false' "$work/two.json" || fail "the report of one host has two"
+# the other host has fewer GPUs, or none
+mkdir "$work/fewer"
+# shellcheck disable=SC2016 # the stub expands it
+printf '#!/bin/sh\nHIPCPU_DEVICES=$FAR_GPUS exec "%s" "$@"\n' "$build/perf/kv_perf/mori_kv_perf" >"$work/fewer/mori_kv_perf"
+chmod +x "$work/fewer/mori_kv_perf"
+FAR_GPUS=1 FAR_PATH=$work/fewer PATH=$work/bin:$PATH prove fewer 1 '^LIMITED by .*GPU 1 absent from the other host' \
+    '^NOT PROVEN  *NIC, GPU memory: localhost is this host, and the stages are green' -- --path 'NIC, GPU' --two localhost
+FAR_GPUS=0 FAR_PATH=$work/fewer PATH=$work/bin:$PATH prove none 1 '^NOT PROVEN  *NIC, GPU memory: the other host has no GPU' \
+    -- --path 'NIC, GPU' --two localhost
+rm "$work/ended"
 # a remote program that hangs is ended, and what it printed is shown
 FAR_PATH=$work/stuck PATH=$work/bin:$PATH prove stuck 2 '^NOT SAFE  *NIC, host memory: .*\(did not end in time\|was not reached within 2 s\)' \
     -- --path 'NIC, host' --two localhost --limit 2
 for _ in $(seq 100); do [ "$(tail -n 1 "$work/ended")" = 137 ] && break; sleep 0.1; done
-[ "$(cat "$work/ended")" = "0
-137" ] || fail "a program is left on the other host"
+[ "$(cat "$work/ended")" = 137 ] || fail "a program is left on the other host"
 grep -q 'it hangs' "$work/stuck.log" || fail "the output of a stage that ran into its limit is lost"
 
 prove same 0 -- --path 'xGMI put'
