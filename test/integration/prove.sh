@@ -142,12 +142,19 @@ FAR_GPUS=1 FAR_PATH=$work/fewer PATH=$work/bin:$PATH prove fewer 1 '^LIMITED by 
     '^NOT PROVEN  *NIC, GPU memory: localhost is this host, and the stages are green' -- --path 'NIC, GPU' --two localhost
 FAR_GPUS=0 FAR_PATH=$work/fewer PATH=$work/bin:$PATH prove none 1 '^NOT PROVEN  *NIC, GPU memory: the other host has no GPU' \
     -- --path 'NIC, GPU' --two localhost
+# the other host has another version
+mkdir "$work/older"
+printf '#!/bin/sh\necho mori_kv_perf 0.0.8\n' >"$work/older/mori_kv_perf"
+chmod +x "$work/older/mori_kv_perf"
+FAR_PATH=$work/older PATH=$work/bin:$PATH prove older 3 "^mori_prove: mori_kv_perf on localhost prints 'mori_kv_perf 0.0.8'; expected 'mori_kv_perf [0-9].*both hosts" \
+    -- --path 'NIC, host' --two localhost
 rm "$work/ended"
 # a remote program that hangs is ended, and what it printed is shown
 FAR_PATH=$work/stuck PATH=$work/bin:$PATH prove stuck 2 '^NOT SAFE  *NIC, host memory: .*\(did not end in time\|was not reached within 2 s\)' \
     -- --path 'NIC, host' --two localhost --limit 2
-for _ in $(seq 100); do [ "$(tail -n 1 "$work/ended")" = 137 ] && break; sleep 0.1; done
-[ "$(cat "$work/ended")" = 137 ] || fail "a program is left on the other host"
+for _ in $(seq 100); do [ "$(wc -l <"$work/ended")" = 2 ] && break; sleep 0.1; done
+[ "$(cat "$work/ended")" = "137
+137" ] || fail "a program is left on the other host"
 grep -q 'it hangs' "$work/stuck.log" || fail "the output of a stage that ran into its limit is lost"
 
 prove same 0 -- --path 'xGMI put'
