@@ -597,7 +597,8 @@ static UCS_F_NOINLINE ucs_status_t muct_xgmi_sgl_refuse(muct_xgmi_ep_t *ep,
     if (status == UCS_INPROGRESS) {
         return muct_xgmi_ep_await(ep, 0, sgl->memhs, sgl->rkeys, sgl->count);
     }
-    if (status != UCS_ERR_NO_RESOURCE) {
+    /* a list that has private memory is posted once more, in parts */
+    if ((status != UCS_ERR_NO_RESOURCE) && (status != UCS_ERR_NOT_IMPLEMENTED)) {
         muct_xgmi_ep_let_go(ep, map);
     }
     return muct_xgmi_ep_no_resource(ep, status);
@@ -759,7 +760,9 @@ static UCS_F_NOINLINE ucs_status_t muct_xgmi_sgl_post_private(
 
     ucs_list_head_init(&moves);
     status = muct_xgmi_sgl_split(ep, dir, sgl, comp, arrays, &rest.count, &moves);
-    if ((status == UCS_OK) && (rest.count > 0)) {
+    if (status != UCS_OK) {
+        status = muct_xgmi_sgl_refuse(ep, sgl, status);
+    } else if (rest.count > 0) { /* this call waits by itself, also for memory */
         rest.buffers = (void **)arrays;
         rest.lengths = arrays + total;
         rest.memhs = (uct_mem_h *)(arrays + (2 * total));
@@ -777,7 +780,7 @@ static UCS_F_NOINLINE ucs_status_t muct_xgmi_sgl_post_private(
         status = UCS_INPROGRESS;
     }
     free(arrays);
-    return muct_xgmi_ep_no_resource(ep, status);
+    return status;
 }
 
 /* Count the pieces of repeated entries, which must fit one list of the kernel. */

@@ -127,6 +127,15 @@ static void setup(void)
     ck_assert_int_eq(uct_rkey_unpack(side.component, ours.keys[0], &own_rkey), UCS_OK);
 }
 
+/* Beside cma there is no host memory, and no unused mapping is kept. */
+static void private_setup(void)
+{
+    setenv("UCX_TLS", "mori_xgmi,mori_copy,tcp", 1);
+    setenv("UCX_MORI_XGMI_MAX_IDLE_REGIONS", "0", 1);
+    setenv("MKV_TEST_PRIVATE", "1", 1);
+    setup();
+}
+
 /* The runtime gives up later than the unpacking thread. */
 static void late_setup(void)
 {
@@ -368,6 +377,78 @@ START_TEST(progress_calls_nothing_that_waits_while_memory_opens)
 }
 END_TEST
 
+/* A list to GPU memory, private memory of this process, and memory of the peer */
+typedef struct list {
+    request_t request;
+    size_t first, count; /* of these entries */
+    uint64_t addresses[3];
+    uct_rkey_t rkeys[3];
+} list_t;
+
+static ucs_status_t post_list(uct_pending_req_t *uct)
+{
+    request_t *request = ucs_container_of(uct, request_t, uct);
+    list_t *list = ucs_container_of(request, list_t, request);
+    void *const buffers[] = {local.addr, local.addr, local.addr};
+    const uct_mem_h memhs[] = {local.memh, local.memh, local.memh};
+    const size_t lengths[] = {100, 100, 100};
+
+    ++request->num_tries;
+    request->status = uct_ep_put_sgl_zcopy(
+        request->ep, buffers, lengths, memhs, list->addresses + list->first,
+        list->rkeys + list->first, NULL, NULL, list->count, &request->comp);
+    return (request->status == UCS_ERR_NO_RESOURCE) ? UCS_ERR_NO_RESOURCE : UCS_OK;
+}
+
+/* The list is tried again when its memory is open, and nothing else keeps that. */
+START_TEST(list_with_private_memory_waits_for_memory_behind_it)
+{
+    uct_rkey_bundle_t private_rkey;
+    uint8_t key[256];
+    ct_mem_t private;
+    list_t list;
+    unsigned i;
+
+    ck_assert_int_eq(ct_mem_create(&side, LENGTH, UCS_MEMORY_TYPE_HOST, &private),
+                     UCS_OK);
+    ck_assert_int_eq(ct_mem_pack(&side, &private, 0, key), UCS_OK);
+    ck_assert_int_eq(uct_rkey_unpack(side.component, key, &private_rkey), UCS_OK);
+    open_first();
+    stop_peer();
+    unpack(1);
+    list = (list_t){
+        .request = request_to_peer(1),
+        .first = (_i == 0) ? 1 : 0,
+        .count = (_i == 0) ? 2 : 3,
+        .addresses = {ours.addresses[0] + 4096, (uintptr_t)private.addr,
+                      theirs.addresses[1]},
+        .rkeys = {own_rkey.rkey, private_rkey.rkey, rkeys[1].rkey},
+    };
+    list.request.uct.func = post_list;
+    ck_assert_int_eq(post_list(&list.request.uct), UCS_ERR_NO_RESOURCE);
+    ck_assert_int_eq(uct_ep_pending_add(peer_ep, &list.request.uct, 0), UCS_OK);
+    for (i = 0; i < 100; ++i) {
+        uct_iface_progress(side.iface);
+    }
+    if (_i == 0) { /* own memory opens by itself */
+        ck_assert_uint_eq(list.request.num_tries, 1);
+    }
+    while (uct_iface_event_arm(side.iface, UCT_EVENT_SEND_COMP) != UCS_OK) {
+        uct_iface_progress(side.iface);
+    }
+    kill(peer, SIGCONT);
+    while (list.request.num_ends == 0) {
+        sleep_once();
+    }
+    ck_assert_int_eq(list.request.status, UCS_INPROGRESS);
+    ck_assert_int_eq(list.request.comp.status, UCS_OK);
+    ck_assert_uint_eq(list.request.num_ends, 1);
+    ck_assert_int_eq(memcmp(local.addr, private.addr, 100), 0);
+    uct_rkey_release(side.component, &private_rkey);
+    ct_mem_destroy(&side, &private);
+}
+END_TEST
+
 /* Unpacking waits a while for the mapping of a peer's first memory; then copies wait.
  */
 START_TEST(key_of_a_stopped_peer_is_unpacked_all_the_same)
@@ -518,6 +599,13 @@ int main(void)
     tcase_add_test(tcase, key_of_a_peer_that_died_is_unpacked_and_its_puts_fail);
     tcase_add_test(tcase, endpoint_may_go_while_it_waits_for_memory);
     tcase_add_test(tcase, memory_that_does_not_open_fails_the_put_that_waits);
+    suite_add_tcase(suite, tcase);
+
+    tcase = tcase_create("private memory");
+    tcase_set_timeout(tcase, mkv_test_limit_ms() / 1000.0);
+    tcase_add_checked_fixture(tcase, private_setup, teardown);
+    tcase_add_loop_test(tcase, list_with_private_memory_waits_for_memory_behind_it, 0,
+                        2);
     suite_add_tcase(suite, tcase);
 
     tcase = tcase_create("late failure");
