@@ -328,10 +328,12 @@ static bool muct_xgmi_iface_is_sender(const muct_xgmi_iface_t *iface,
 bool muct_xgmi_iface_hold(muct_xgmi_iface_t *iface, const muct_xgmi_iface_addr_t *addr)
 {
     muct_xgmi_outbox_t *claim = NULL;
-    bool is_refused = muct_xgmi_iface_has_refused(iface, addr);
+    bool is_refused;
 
     /* a peer that has selected this transport for us has sent no other address: UCX
      * 1.22 and 1.23 abort when no endpoint can be made to it */
+    is_refused = muct_xgmi_iface_has_refused(iface, addr) &&
+                 !muct_xgmi_iface_is_sender(iface, addr);
     if (!is_refused &&
         (muct_xgmi_iface_claim(iface, addr->owner, addr->id, true, &claim) ==
          UCS_ERR_EXCEEDS_LIMIT) &&

@@ -439,6 +439,8 @@ END_TEST
 START_TEST(refusal_is_remembered_for_a_while)
 {
     bool is_remembered = false;
+    muct_xgmi_iface_addr_t addr;
+    muct_xgmi_box_place_t *place;
     muct_xgmi_box_t *box;
     unsigned i;
     peer_t peer;
@@ -446,12 +448,20 @@ START_TEST(refusal_is_remembered_for_a_while)
     peer_start(&peer);
     am_open_side();
     box = xgmi_inside_inbox(am_side.iface)->box;
+    addr = am_iface_of(&peer.words.addr);
+    place = &box->places[0];
     for (i = 0; i < MUCT_XGMI_BOX_RINGS; ++i) {
         atomic_store(&box->places[i].ring.is_broken, 1);
     }
+    atomic_store(&place->bell_slot, addr.id.slot);
+    atomic_store(&place->bell_generation, addr.id.generation);
     for (i = 0; (i < 20) && !is_remembered; ++i) {
         atomic_store(&box->num_used, MUCT_XGMI_BOX_RINGS);
         ck_assert(!is_reachable(&peer.words.addr));
+        atomic_store(&place->owner, addr.owner); /* a sender is reachable at once */
+        atomic_store(&place->ring.is_broken, 0);
+        ck_assert(is_reachable(&peer.words.addr));
+        atomic_store(&place->ring.is_broken, 1);
         atomic_store(&box->num_used, 0);
         is_remembered = !is_reachable(&peer.words.addr);
     }
