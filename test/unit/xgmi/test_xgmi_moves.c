@@ -303,6 +303,21 @@ START_TEST(invalidated_key_ends_a_move_in_its_middle)
 }
 END_TEST
 
+/* UCX would emulate the put otherwise, and the owner write to memory it has unmapped.
+ */
+START_TEST(void_key_of_unmapped_memory_is_unpacked)
+{
+    uct_rkey_bundle_t again;
+
+    ck_assert_int_eq(uct_md_mem_dereg(side.md, remote.memh), UCS_OK);
+    remote.memh = UCT_MEM_HANDLE_NULL;
+    ck_assert_int_eq(mprotect(remote.addr, LENGTH, PROT_NONE), 0);
+    ck_assert_int_eq(uct_rkey_unpack(side.component, key, &again), UCS_OK);
+    uct_rkey_release(side.component, &again);
+    ck_assert_int_eq(put_short(0, "late"), UCS_ERR_REJECTED);
+}
+END_TEST
+
 START_TEST(list_of_private_and_gpu_memory_has_one_end)
 {
     enum { COUNT = 6 };
@@ -427,6 +442,7 @@ int main(void)
     tcase_add_test(tcase, destroyed_endpoint_cancels_what_has_not_begun);
     tcase_add_test(tcase, closed_interface_ends_its_moves);
     tcase_add_test(tcase, invalidated_key_ends_a_move_in_its_middle);
+    tcase_add_test(tcase, void_key_of_unmapped_memory_is_unpacked);
     tcase_add_test(tcase, list_of_private_and_gpu_memory_has_one_end);
     tcase_add_test(tcase, many_small_moves_share_segments);
     suite_add_tcase(suite, tcase);

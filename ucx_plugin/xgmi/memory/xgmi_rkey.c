@@ -64,6 +64,22 @@ static ucs_status_t muct_xgmi_rkey_check_own(const muct_xgmi_key_t *key,
 
 /* ---- unpacked keys ---- */
 
+/* With a void key nothing is tried: the memory may be gone, and copies are refused. */
+static ucs_status_t muct_xgmi_rkey_try_private(muct_xgmi_rkey_t *rkey)
+{
+    ucs_status_t status;
+
+    rkey->private.word = muct_get_le(rkey->key.handle, 8);
+    if (!muct_xgmi_peer_enter(rkey->peer, rkey->key.slot, rkey->key.generation)) {
+        return UCS_OK;
+    }
+
+    status = muct_xgmi_private_open(rkey->peer, rkey->key.address, rkey->key.length,
+                                    &rkey->private);
+    muct_xgmi_peer_leave(rkey->peer, rkey->key.slot);
+    return status;
+}
+
 /*
  * Begins to map, so that the first copy need not wait, and so that UCX can choose
  * another lane where the devices have no way to each other. UCP unpacks keys of
@@ -84,9 +100,7 @@ static ucs_status_t muct_xgmi_rkey_try(muct_xgmi_rkey_t *rkey)
         return UCS_ERR_UNREACHABLE; /* UCP uses another lane; the warning was logged */
     }
     if (rkey->key.kind == MUCT_XGMI_KEY_PRIVATE) {
-        rkey->private.word = muct_get_le(rkey->key.handle, 8);
-        return muct_xgmi_private_open(rkey->peer, rkey->key.address, rkey->key.length,
-                                      &rkey->private);
+        return muct_xgmi_rkey_try_private(rkey);
     }
 
     device = atomic_load_explicit(&muct_xgmi_global.device, memory_order_relaxed);

@@ -70,17 +70,25 @@ static int muct_xgmi_private_probe(const muct_xgmi_private_t *private, uint64_t 
     return (num_read == sizeof(bytes)) ? 0 : (num_read < 0) ? errno : EFAULT;
 }
 
-static void muct_xgmi_private_report(const muct_xgmi_private_t *private,
-                                     const char *reason)
+static const char *muct_xgmi_private_remedy(int error)
+{
+    return (error == EFAULT)
+               ? "The memory is not mapped, or belongs to a driver"
+               : "Both processes need one user, one PID namespace and the same "
+                 "capabilities, and ptrace_scope 0, or 1 with UCX's cma built";
+}
+
+static void muct_xgmi_private_report(const muct_xgmi_private_t *private, int error)
 {
     static atomic_bool has_reported;
 
     if (!atomic_exchange(&has_reported, true)) {
         muct_info("private host memory of process 0x%" PRIx64
                   " (pid %d) is copied by messages, because process_vm_readv() fails: "
-                  "%s. Both processes need one user, one PID namespace and the same "
-                  "capabilities, and ptrace_scope 0, or 1 with UCX's cma built",
-                  private->owner, (int)private->pid, reason);
+                  "%s. %s",
+                  private->owner, (int)private->pid,
+                  (error == EXDEV) ? "another PID namespace" : strerror(error),
+                  muct_xgmi_private_remedy(error));
     }
 }
 
@@ -99,8 +107,7 @@ ucs_status_t muct_xgmi_private_open(muct_xgmi_peer_t *peer, uint64_t address,
         return UCS_OK;
     }
 
-    muct_xgmi_private_report(private, (error == EXDEV) ? "another PID namespace"
-                                                       : strerror(error));
+    muct_xgmi_private_report(private, error);
     return UCS_ERR_UNREACHABLE;
 }
 
