@@ -702,6 +702,9 @@ static UCS_F_ALWAYS_INLINE ucs_status_t muct_xgmi_sgl_post(muct_xgmi_ep_t *ep,
     muct_trace_op((dir == MUCT_XGMI_PUT) ? "put list of entries"
                                          : "get list of entries",
                   sgl->count, sgl->raddrs[0]);
+    if (ucs_unlikely(muct_xgmi_rkey_is_private(sgl->rkeys[0]))) {
+        return muct_xgmi_sgl_post_private(ep, iface, dir, sgl, comp); /* no queue yet */
+    }
     mem = sgl->memhs[0];
     status = (mem == NULL) ? muct_xgmi_sgl_post_mixed(ep, iface, dir, sgl, comp)
                            : muct_xgmi_sgl_post_one(ep, iface, dir, sgl, mem, comp);

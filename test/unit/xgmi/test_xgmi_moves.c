@@ -8,6 +8,7 @@
 
 #include "config.h"
 #include "test/support/ct_side.h"
+#include "test/support/fake_hip.h"
 #include "test/support/mkv_check.h"
 #include "test/support/mkv_hip.h"
 #include "test/support/mkv_test.h"
@@ -63,14 +64,19 @@ static void open_side(void)
     ck_assert(ct_mem_fill(&remote, 0, LENGTH, 2, 0));
 }
 
-static void setup(void)
+static void connect_to_self(void)
 {
     ct_addr_t addr;
 
-    open_side();
     ck_assert_int_eq(unpack(&remote, CT_PACK_INVALIDATE_RMA, &rkey), UCS_OK);
     ck_assert_int_eq(ct_addr_get(&side, NULL, &addr), UCS_OK);
     ck_assert_int_eq(ct_ep_create(&side, &addr, &ep), UCS_OK);
+}
+
+static void setup(void)
+{
+    open_side();
+    connect_to_self();
 }
 
 static void teardown(void)
@@ -388,6 +394,31 @@ START_TEST(many_small_moves_share_segments)
 }
 END_TEST
 
+/* Host memory needs no device, and there may be none that works. */
+START_TEST(list_of_private_memory_alone_needs_no_queue)
+{
+    const size_t length = 100;
+    comp_t comp = {.uct = {.func = count_call, .count = 1, .status = UCS_OK}};
+    uint64_t raddr;
+    ct_mem_t from;
+
+    open_side();
+    fake_hip_fail("hipStreamCreateWithPriority", 0, 2);
+    connect_to_self();
+    ck_assert_int_eq(ct_mem_create(&side, length, UCS_MEMORY_TYPE_HOST, &from), UCS_OK);
+    ck_assert(ct_mem_fill(&from, 0, length, 1, 0));
+    raddr = (uintptr_t)remote.addr;
+    ck_assert_int_eq(uct_ep_put_sgl_zcopy(ep, &from.addr, &length, &from.memh, &raddr,
+                                          &rkey.rkey, NULL, NULL, 1, &comp.uct),
+                     UCS_INPROGRESS);
+    wait_for(&comp);
+    ck_assert_int_eq(comp.uct.status, UCS_OK);
+    ck_assert(is_put(0, length));
+    ct_mem_destroy(&side, &from);
+    teardown();
+}
+END_TEST
+
 /* The kernel's answer to a process that may not trace the owner */
 static void refuse_process_vm(void)
 {
@@ -451,6 +482,7 @@ int main(void)
     tcase_set_timeout(tcase, mkv_test_limit_ms() / 1000.0);
     tcase_add_loop_test(
         tcase, memory_is_unreachable_where_the_kernel_or_an_option_refuses, 0, 3);
+    tcase_add_test(tcase, list_of_private_memory_alone_needs_no_queue);
     suite_add_tcase(suite, tcase);
     return mkv_check_run_forked(suite);
 }
