@@ -218,8 +218,10 @@ static void muct_xgmi_segment_copied(muct_xgmi_op_t *op, ucs_status_t status)
         muct_xgmi_mover_add(&iface->moves.mover, &segment->job);
         return;
     }
-    for (i = 0; (status != UCS_OK) && (i < segment->num_parts); ++i) {
-        segment->parts[i].status = status;
+    for (i = 0; i < segment->num_parts; ++i) {
+        if (segment->parts[i].status == UCS_OK) {
+            segment->parts[i].status = status;
+        }
     }
     (void)muct_xgmi_segment_finish(&iface->moves, segment);
 }
@@ -252,6 +254,16 @@ static void muct_xgmi_segment_copy(muct_xgmi_iface_t *iface,
     }
     queue->last_local = NULL; /* the segment is used again */
     muct_xgmi_queue_commit(queue, muct_xgmi_segment_copied, iface, segment);
+}
+
+static bool muct_xgmi_segment_has_good(const muct_xgmi_segment_t *segment)
+{
+    const muct_xgmi_part_t *part = segment->parts;
+
+    while ((part < segment->parts + segment->num_parts) && (part->status != UCS_OK)) {
+        ++part;
+    }
+    return part < segment->parts + segment->num_parts;
 }
 
 /* Take bytes of the first moves that go the same way. */
@@ -379,7 +391,8 @@ unsigned muct_xgmi_moves_progress(muct_xgmi_iface_t *iface)
     while (job != NULL) {
         segment = ucs_container_of(job, muct_xgmi_segment_t, job);
         job = job->next;
-        if ((segment->buffer != NULL) && (segment->dir == MUCT_XGMI_GET)) {
+        if ((segment->buffer != NULL) && (segment->dir == MUCT_XGMI_GET) &&
+            muct_xgmi_segment_has_good(segment)) {
             segment->next = moves->read;
             moves->read = segment;
         } else {

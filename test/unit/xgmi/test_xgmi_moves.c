@@ -29,6 +29,9 @@
 #define LENGTH ((size_t)16 << 20)
 #define PAGE ((size_t)4096)
 
+/* That a thread copies at a time */
+#define SEGMENT ((size_t)256 << 10)
+
 /* More than an interface takes at a time */
 #define MANY 5000
 
@@ -106,6 +109,17 @@ static ucs_status_t put(size_t offset, size_t length, comp_t *comp)
     *comp = (comp_t){.uct = {.func = count_call, .count = 1, .status = UCS_OK}};
     return uct_ep_put_zcopy(ep, &iov, 1, (uintptr_t)remote.addr + offset, rkey.rkey,
                             &comp->uct);
+}
+
+/* From other memory than the fixture's */
+static ucs_status_t get(const ct_mem_t *from, uct_rkey_t from_rkey, size_t length,
+                        comp_t *comp)
+{
+    const uct_iov_t iov = {
+        .buffer = local.addr, .length = length, .memh = local.memh, .count = 1};
+
+    *comp = (comp_t){.uct = {.func = count_call, .count = 1, .status = UCS_OK}};
+    return uct_ep_get_zcopy(ep, &iov, 1, (uintptr_t)from->addr, from_rkey, &comp->uct);
 }
 
 static void wait_for(const comp_t *comp)
@@ -309,6 +323,60 @@ START_TEST(invalidated_key_ends_a_move_in_its_middle)
 }
 END_TEST
 
+/* Private memory with a key that is void when the get begins */
+static void create_void(ct_mem_t *mem, uct_rkey_bundle_t *to, size_t length,
+                        comp_t *comp)
+{
+    ck_assert_int_eq(ct_mem_create(&side, length, UCS_MEMORY_TYPE_HOST, mem), UCS_OK);
+    ck_assert_int_eq(unpack(mem, 0, to), UCS_OK);
+    ck_assert_int_eq(get(mem, to->rkey, length, comp), UCS_INPROGRESS);
+    ck_assert_int_eq(uct_md_mem_dereg(side.md, mem->memh), UCS_OK);
+    mem->memh = UCT_MEM_HANDLE_NULL;
+}
+
+/* There is nothing to copy to the GPU, whatever the GPU does. */
+START_TEST(get_with_a_void_key_waits_for_no_other_copy)
+{
+    uct_rkey_bundle_t void_rkey;
+    comp_t good, bad;
+    ct_mem_t mem;
+
+    fake_hip_hold("hipcpu_hold", NULL);
+    ck_assert_int_eq(get(&remote, rkey.rkey, SEGMENT, &good), UCS_INPROGRESS);
+    while (fake_hip_calls("hipMemcpyAsync") == 0) {
+        uct_iface_progress(side.iface);
+    }
+    create_void(&mem, &void_rkey, 100, &bad);
+    wait_for(&bad);
+    ck_assert_int_eq(bad.uct.status, UCS_ERR_REJECTED);
+    ck_assert_uint_eq(good.num_calls, 0);
+    fake_hip_hold("hipcpu_release", NULL);
+    wait_for(&good);
+    ck_assert_int_eq(good.uct.status, UCS_OK);
+    uct_rkey_release(side.component, &void_rkey);
+    ct_mem_destroy(&side, &mem);
+}
+END_TEST
+
+/* They share a segment, and one of them has failed before. */
+START_TEST(refused_copy_changes_no_earlier_status)
+{
+    uct_rkey_bundle_t void_rkey;
+    comp_t good, bad;
+    ct_mem_t mem;
+
+    ck_assert_int_eq(get(&remote, rkey.rkey, 100, &good), UCS_INPROGRESS);
+    create_void(&mem, &void_rkey, 100, &bad);
+    fake_hip_fail("hipMemcpyAsync", 0, 1);
+    wait_for(&good);
+    wait_for(&bad);
+    ck_assert_int_eq(good.uct.status, UCS_ERR_IO_ERROR);
+    ck_assert_int_eq(bad.uct.status, UCS_ERR_REJECTED);
+    uct_rkey_release(side.component, &void_rkey);
+    ct_mem_destroy(&side, &mem);
+}
+END_TEST
+
 /* UCX would emulate the put otherwise, and the owner write to memory it has unmapped.
  */
 START_TEST(void_key_of_unmapped_memory_is_unpacked)
@@ -473,6 +541,8 @@ int main(void)
     tcase_add_test(tcase, destroyed_endpoint_cancels_what_has_not_begun);
     tcase_add_test(tcase, closed_interface_ends_its_moves);
     tcase_add_test(tcase, invalidated_key_ends_a_move_in_its_middle);
+    tcase_add_test(tcase, get_with_a_void_key_waits_for_no_other_copy);
+    tcase_add_test(tcase, refused_copy_changes_no_earlier_status);
     tcase_add_test(tcase, void_key_of_unmapped_memory_is_unpacked);
     tcase_add_test(tcase, list_of_private_and_gpu_memory_has_one_end);
     tcase_add_test(tcase, many_small_moves_share_segments);
