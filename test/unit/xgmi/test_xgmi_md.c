@@ -5,12 +5,14 @@
 #include "base/muct_lock.h"
 #include "test/support/fake_hip.h"
 #include "test/support/mkv_check.h"
+#include "xgmi/copy/xgmi_mover.h"
 #include "xgmi/copy/xgmi_stage.h"
 #include "xgmi/xgmi_md.h"
 
 #include <errno.h>
 #include <linux/magic.h>
 #include <pthread.h>
+#include <sched.h>
 #include <semaphore.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -727,6 +729,41 @@ START_TEST(private_memory_behind_a_lost_word_is_not_touched)
 }
 END_TEST
 
+static int num_cpus; /* 0: those of the machine */
+
+/* As of libc */
+int sched_getaffinity(pid_t pid, size_t size, cpu_set_t *set)
+{
+    long length;
+    int i;
+
+    memset(set, 0, size);
+    if (num_cpus == 0) {
+        length = syscall(SYS_sched_getaffinity, pid, size, set);
+        return (length < 0) ? -1 : 0;
+    }
+    for (i = 0; i < num_cpus; ++i) {
+        CPU_SET(i, set);
+    }
+    return 0;
+}
+
+/* A thread for each of several CPUs, of those that the process may use. */
+START_TEST(mover_has_threads_for_the_cpus_of_the_process)
+{
+    muct_xgmi_mover_t mover;
+
+    num_cpus = MUCT_XGMI_MAX_MOVERS;
+    muct_xgmi_mover_init(&mover, NULL);
+    ck_assert_uint_eq(mover.max_threads, 1);
+    muct_xgmi_mover_cleanup(&mover);
+    num_cpus = MUCT_XGMI_MAX_MOVERS + 1;
+    muct_xgmi_mover_init(&mover, NULL);
+    ck_assert_uint_eq(mover.max_threads, MUCT_XGMI_MAX_MOVERS);
+    muct_xgmi_mover_cleanup(&mover);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("xgmi_md");
@@ -752,6 +789,7 @@ int main(void)
     tcase_add_test(tcase, private_memory_of_another_owner_is_not_touched);
     tcase_add_test(tcase, private_memory_of_a_forked_child_is_not_touched);
     tcase_add_test(tcase, private_memory_behind_a_lost_word_is_not_touched);
+    tcase_add_test(tcase, mover_has_threads_for_the_cpus_of_the_process);
     suite_add_tcase(suite, tcase);
     return mkv_check_run_forked(suite);
 }

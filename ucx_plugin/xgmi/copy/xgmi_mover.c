@@ -1,18 +1,31 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
+#include "config.h"
+
 #include "xgmi/copy/xgmi_mover.h"
 
 #include "base/muct_log.h"
 
+#include <sched.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
 
+/* CPUs that the threads, which inherit their creator's mask, may use. */
+static long muct_xgmi_mover_num_cpus(void)
+{
+    cpu_set_t set;
+
+    return (sched_getaffinity(0, sizeof(set), &set) == 0)
+               ? CPU_COUNT(&set)
+               : sysconf(_SC_NPROCESSORS_ONLN); /* more CPUs than the set holds */
+}
+
 void muct_xgmi_mover_init(muct_xgmi_mover_t *mover, muct_xgmi_wake_t *wake)
 {
-    long num_cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    const long num_cpus = muct_xgmi_mover_num_cpus();
 
     memset(mover, 0, sizeof(*mover));
     mover->wake = wake;
