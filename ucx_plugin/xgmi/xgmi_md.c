@@ -19,6 +19,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Bytes UCX may add to a range it registers: a page, less one. */
 #define MUCT_XGMI_MD_MAX_ROUNDING 4096
@@ -489,7 +490,7 @@ static void muct_xgmi_md_close(uct_md_h md)
 
     muct_xgmi_invals_cleanup(&self->invals);
     muct_xgmi_global_put();
-    muct_xgmi_private_unshare(self->word);
+    muct_xgmi_private_unshare(self->word, self->word_pid);
     muct_xgmi_self_close();
     free(self);
 }
@@ -557,6 +558,7 @@ static ucs_status_t muct_xgmi_md_open(uct_component_t *component, const char *na
     /* UCP takes the fastest lane for host memory. Others reach private memory, too. */
     md->has_host = !muct_ucx_moves_host();
     md->word = config->has_private ? muct_xgmi_private_share(md->self.owner) : NULL;
+    md->word_pid = getpid();
     if (md->is_detecting) {
         muct_ucx_rocm_detect_without_cache(md->gpu);
     }

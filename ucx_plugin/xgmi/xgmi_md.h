@@ -45,6 +45,7 @@ typedef struct muct_xgmi_md {
     bool is_detecting;
     bool has_host;  /**< Host memory is registered, too */
     uint64_t *word; /**< For copies of private memory (xgmi_private.h), or NULL */
+    pid_t word_pid; /**< Process that has made it */
 } muct_xgmi_md_t;
 
 /** Registered memory. */

@@ -710,7 +710,7 @@ START_TEST(private_memory_of_a_forked_child_is_not_touched)
     ck_assert_int_eq(waitpid(owner.pid, &status, 0), owner.pid);
     ck_assert(WIFEXITED(status) && (WEXITSTATUS(status) == 0));
     ck_assert_str_eq(here, "bad");
-    muct_xgmi_private_unshare(word);
+    muct_xgmi_private_unshare(word, getpid());
 }
 END_TEST
 
@@ -726,6 +726,39 @@ START_TEST(private_memory_behind_a_lost_word_is_not_touched)
     ck_assert_int_eq(private_copy(&owner, true, here, there), UCS_ERR_CONNECTION_RESET);
     ck_assert_ptr_null(lost_page);
     ck_assert_str_eq(there, "old");
+}
+END_TEST
+
+/* A child opens its own context, and its word may lie where its parent's was. */
+START_TEST(child_that_closes_what_it_has_inherited_keeps_its_word)
+{
+    const pid_t parent = getpid();
+    uint64_t *word = muct_xgmi_private_share(7), *own;
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    muct_xgmi_self_t self;
+    int status;
+    pid_t pid;
+
+    ck_assert_int_eq(muct_xgmi_self_open("/dev/shm", &self), UCS_OK);
+    pid = fork();
+    if (pid == 0) {
+        if (muct_xgmi_self_open("/dev/shm", &self) != UCS_OK) {
+            _exit(2);
+        }
+        own = mmap(word, page, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+        if (own != word) {
+            _exit(3);
+        }
+        muct_xgmi_private_unshare(word, parent);
+        *own = 8;
+        muct_xgmi_private_unshare(own, getpid());
+        _exit(0);
+    }
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    ck_assert(WIFEXITED(status) && (WEXITSTATUS(status) == 0));
+    muct_xgmi_private_unshare(word, parent);
+    muct_xgmi_self_close();
 }
 END_TEST
 
@@ -789,6 +822,7 @@ int main(void)
     tcase_add_test(tcase, private_memory_of_another_owner_is_not_touched);
     tcase_add_test(tcase, private_memory_of_a_forked_child_is_not_touched);
     tcase_add_test(tcase, private_memory_behind_a_lost_word_is_not_touched);
+    tcase_add_test(tcase, child_that_closes_what_it_has_inherited_keeps_its_word);
     tcase_add_test(tcase, mover_has_threads_for_the_cpus_of_the_process);
     suite_add_tcase(suite, tcase);
     return mkv_check_run_forked(suite);

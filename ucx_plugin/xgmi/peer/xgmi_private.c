@@ -36,9 +36,9 @@ uint64_t *muct_xgmi_private_share(uint64_t owner)
     return word;
 }
 
-void muct_xgmi_private_unshare(uint64_t *word)
+void muct_xgmi_private_unshare(uint64_t *word, pid_t pid)
 {
-    if ((word != NULL) && muct_xgmi_self_is_here()) { /* a forked child has no page */
+    if ((word != NULL) && (pid == getpid())) { /* a forked child has no page there */
         munmap(word, MUCT_XGMI_PRIVATE_PAGE);
     }
 }

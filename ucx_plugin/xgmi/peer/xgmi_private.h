@@ -36,8 +36,8 @@ typedef struct muct_xgmi_private {
 uint64_t *muct_xgmi_private_share(uint64_t owner);
 
 
-/** Remove a word; NULL is allowed. */
-void muct_xgmi_private_unshare(uint64_t *word);
+/** Remove a word; NULL is allowed. @param [in] pid  Process that has made it. */
+void muct_xgmi_private_unshare(uint64_t *word, pid_t pid);
 
 
 /**
