@@ -95,7 +95,7 @@ static void muct_xgmi_am_refuse_peer(muct_xgmi_ep_t *ep)
     muct_error("process 0x%" PRIx64 " or this one has %d senders of messages already",
                ep->owner, MUCT_XGMI_BOX_RINGS);
     if (place != NULL) {
-        atomic_store(&place->ring.is_broken, 1); /* its endpoint fails */
+        muct_xgmi_inbox_refuse(iface->inbox, place); /* its endpoint fails */
     }
 }
 

@@ -681,13 +681,13 @@ __attribute__((format(printf, 6, 0))) static ucs_log_func_rc_t count_warning(
 }
 
 /* Places have an owner from this one on, and none can be taken. */
-static void take_places(unsigned first)
+static void take_places(const ct_side_t *of, unsigned first)
 {
-    muct_xgmi_box_place_t *places = inbox_of(&am_other)->box->places;
+    muct_xgmi_box_place_t *places = inbox_of(of)->box->places;
     unsigned i;
 
     for (i = first; i < MUCT_XGMI_BOX_RINGS; ++i) {
-        atomic_store(&places[i].owner, inbox_of(&am_other)->owner);
+        atomic_store(&places[i].owner, inbox_of(of)->owner);
         atomic_store(&places[i].ring.is_broken, 1);
     }
 }
@@ -700,7 +700,7 @@ START_TEST(receiver_without_places_is_not_reached)
     unsigned i;
 
     am_get_addr(&am_other, &addr);
-    take_places(1);
+    take_places(&am_other, 1);
     num_warnings = 0;
     ucs_log_push_handler(count_warning);
     am_expect_reachable(&addr); /* endpoints share a place */
@@ -712,7 +712,7 @@ START_TEST(receiver_without_places_is_not_reached)
     uct_ep_destroy(am_ep);
     am_ep = NULL;
 
-    take_places(0);
+    take_places(&am_other, 0);
     for (i = 0; i < 10; ++i) {
         am_expect_unreachable(&addr, "1024 senders");
     }
@@ -722,6 +722,33 @@ START_TEST(receiver_without_places_is_not_reached)
     ck_assert_uint_eq(num_warnings, 2);
     ucs_log_pop_handler();
     am_expect_failed(UCS_ERR_EXCEEDS_LIMIT);
+}
+END_TEST
+
+/* A third one took its last place: it sleeps until there is room, and none will come.
+ */
+START_TEST(sleeper_is_woken_when_its_peer_cannot_answer)
+{
+    uint64_t number = am_fill(am_ep, 0);
+    unsigned num_purged = 0;
+    am_request_t request;
+    uct_ep_h back = NULL;
+    ct_addr_t addr;
+
+    take_places(&am_side, 0);
+    am_get_addr(&am_side, &addr);
+    ck_assert_int_eq(ct_ep_create(&am_other, &addr, &back), UCS_OK);
+    am_request_init(&request, am_ep, number);
+    ck_assert_int_eq(uct_ep_pending_add(am_ep, &request.req, 0), UCS_OK);
+    am_arm(&am_side);
+    ck_assert(!am_is_readable(&am_side));
+    ck_assert_int_eq(am_send_one(back, 0), UCS_ERR_EXCEEDS_LIMIT);
+    ck_assert(am_is_readable(&am_side));
+    am_progress(&am_side, 1);
+    ck_assert_int_eq(request.status, UCS_ERR_CONNECTION_RESET);
+    uct_ep_pending_purge(am_ep, am_count_purged, &num_purged);
+    uct_ep_destroy(back);
+    am_expect_failed(UCS_ERR_CONNECTION_RESET);
 }
 END_TEST
 
@@ -984,6 +1011,7 @@ static void add_two_sides(Suite *suite)
     tcase_add_test(tcase, endpoint_made_behind_a_broken_ring_takes_another);
     tcase_add_loop_test(tcase, endpoint_to_a_closed_interface_fails, 0, 2);
     tcase_add_test(tcase, receiver_without_places_is_not_reached);
+    tcase_add_test(tcase, sleeper_is_woken_when_its_peer_cannot_answer);
     tcase_add_test(tcase, place_of_a_reached_receiver_is_held_for_the_endpoint);
     tcase_add_test(tcase, endpoint_that_has_not_sent_leaves_a_broken_ring);
     tcase_add_test(tcase, box_that_is_none_is_reported_by_the_first_message);

@@ -238,15 +238,19 @@ static void muct_xgmi_inbox_notify_room(const muct_xgmi_inbox_t *inbox, unsigned
 
 /* Notify senders that wait for room that none will come: they set the request for room
  * before they read this flag. */
+void muct_xgmi_inbox_refuse(const muct_xgmi_inbox_t *inbox,
+                            muct_xgmi_box_place_t *place)
+{
+    atomic_store(&place->ring.is_broken, 1);
+    if (atomic_load(&place->ring.wants_room) != 0) {
+        muct_xgmi_inbox_notify_room(inbox, (unsigned)(place - inbox->box->places));
+    }
+}
+
 static void muct_xgmi_inbox_ignore(muct_xgmi_inbox_t *inbox, unsigned index)
 {
-    muct_xgmi_box_place_t *place = &inbox->box->places[index];
-
-    atomic_store(&place->ring.is_broken, 1);
+    muct_xgmi_inbox_refuse(inbox, &inbox->box->places[index]);
     muct_xgmi_inbox_unmap_ring(inbox, index);
-    if (atomic_load(&place->ring.wants_room) != 0) {
-        muct_xgmi_inbox_notify_room(inbox, index);
-    }
 }
 
 static void muct_xgmi_inbox_reject(muct_xgmi_inbox_t *inbox, unsigned index)

@@ -74,6 +74,15 @@ unsigned muct_xgmi_inbox_poll(muct_xgmi_inbox_t *inbox, unsigned max,
                               muct_xgmi_inbox_cb_t cb, void *arg);
 
 
+/**
+ * Take no more messages from a sender: its endpoints fail, and it is woken if it waits
+ * for room. Its place is lost for the life of the inbox, because messages may be in the
+ * ring, which stays mapped: the caller may handle one of them.
+ */
+void muct_xgmi_inbox_refuse(const muct_xgmi_inbox_t *inbox,
+                            muct_xgmi_box_place_t *place);
+
+
 /** Whether a message is pending. */
 bool muct_xgmi_inbox_has(muct_xgmi_inbox_t *inbox);
 
