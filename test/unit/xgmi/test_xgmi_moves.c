@@ -300,7 +300,9 @@ static void on_invalidated(uct_completion_t *comp)
     (void)comp;
 }
 
-/* No byte is written after the owner's invalidation is over. */
+/* The part being copied ends, and no other begins. The owner waits for the parts of
+ * other processes alone, so the bytes after the invalidation are no matter of this
+ * test. */
 START_TEST(invalidated_key_ends_a_move_in_its_middle)
 {
     uct_completion_t over = {.func = on_invalidated, .count = 1, .status = UCS_OK};
