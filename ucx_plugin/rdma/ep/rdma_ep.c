@@ -225,6 +225,7 @@ static ucs_status_t muct_rdma_ep_set_peer(muct_rdma_ep_t *ep, const void *device
     muct_rdma_ep_set_reads(ep, ep->peer_ep.max_reads, ep->peer_ep.is_read_wish);
     ep->recover.first_peer = ep->peer;
     ep->recover.peer_incarnation = ep->peer.incarnation;
+    ep->recover.conn_incarnation = ep->peer.incarnation;
     ep->recover.first_ctl_qp = ep->peer_ep.ctl_qp;
     ep->recover.peer_ctl_qp = ep->peer_ep.ctl_qp;
     return UCS_OK;

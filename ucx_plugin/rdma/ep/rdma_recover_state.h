@@ -40,6 +40,7 @@ typedef struct muct_rdma_recover {
     muct_rdma_dev_addr_t first_peer; /**< The device the endpoint was connected to */
     uint32_t first_ctl_qp;           /**< Control qp of that device */
     uint64_t peer_incarnation;       /**< Incarnation of the peer's present device */
+    uint64_t conn_incarnation;       /**< The same, of the connection that receives */
     uint32_t peer_ctl_qp;            /**< Control qp of that device */
     uint32_t announced_ctl_qp;       /**< Our control qp in the endpoint's address */
     bool has_moved;                  /**< Either side uses another device */

@@ -338,17 +338,36 @@ static bool muct_rdma_pull_send(muct_rdma_ep_t *ep, const muct_rdma_piece_t *pie
                                  ep->pull->buf);
 }
 
+/* The user's key of a request that is not answered, or is being sent. */
+static bool muct_rdma_pull_own_key(const muct_rdma_pull_t *pull, uint64_t local,
+                                   uint32_t *key_p)
+{
+    uint32_t i;
+
+    for (i = (pull != NULL) ? pull->ended : 0;
+         (pull != NULL) && (i <= pull->sent) && (i < pull->num); ++i) {
+        if (pull->pieces[i].local == local) {
+            *key_p = pull->pieces[i].local_key;
+            return true;
+        }
+    }
+
+    return false;
+}
+
 bool muct_rdma_pull_move(const muct_rdma_ep_t *ep, const struct ibv_send_wr *wr)
 {
     uint8_t *header = (uint8_t *)(uintptr_t)wr->sg_list[0].addr;
     uint8_t *data = header + MUCT_RDMA_AM_HEADER;
+    const uint64_t local = muct_get_le(data + 8, 8);
     uint32_t key;
 
     if (header[1] != MUCT_RDMA_AM_PULL) {
         return true;
     }
-    if (!muct_rdma_carrier_rkey(ep, muct_get_le(data + 8, 8), muct_get_le(data + 24, 4),
-                                &key)) {
+    if (!((ep->carrier == muct_rdma_ep_iface(ep)) &&
+          muct_rdma_pull_own_key(ep->pull, local, &key)) &&
+        !muct_rdma_carrier_rkey(ep, local, muct_get_le(data + 24, 4), &key)) {
         return false;
     }
 
@@ -523,7 +542,7 @@ static bool muct_rdma_pull_requested(muct_rdma_ep_t *ep, const uint8_t *data,
     piece->local = muct_get_le(data + 8, 8);
     piece->remote_key = (uint32_t)muct_get_le(data + 16, 4);
     piece->local_key = (uint32_t)muct_get_le(data + MUCT_RDMA_PULL_OUR_KEY, 4);
-    piece->local_device = (uint32_t)ep->recover.peer_incarnation;
+    piece->local_device = (uint32_t)ep->recover.conn_incarnation;
     piece->length = (uint32_t)muct_get_le(data + 24, 4);
     muct_rdma_ep_add_work(ep);
     return true;

@@ -143,6 +143,8 @@ ucs_status_t muct_rdma_renew_connect(muct_rdma_ep_t *ep)
     muct_rdma_ep_fill_path(ep, &path);
     if (recover->num_done > 0) {
         path.max_dest_reads = recover->granted_reads;
+    } else {
+        recover->conn_incarnation = recover->peer_incarnation;
     }
     path.local_psn = recover->psn;
     path.remote_psn = recover->offer.psn;
