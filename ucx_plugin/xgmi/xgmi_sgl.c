@@ -758,7 +758,7 @@ static UCS_F_NOINLINE ucs_status_t muct_xgmi_sgl_post_private(
     ucs_status_t status;
 
     if (arrays == NULL) {
-        return UCS_ERR_NO_MEMORY;
+        return muct_xgmi_sgl_refuse(ep, sgl, UCS_ERR_NO_MEMORY);
     }
 
     ucs_list_head_init(&moves);
