@@ -28,7 +28,7 @@
 #define WATCH_THREADS 256
 #define WATCH_PINNED 4096
 #define WATCH_FLAG 8
-#define WATCH_MS 45e3 /* mori_prove has ten minutes for everything */
+#define WATCH_MS 25e3 /* three risks; mori_prove gives gpu_risks three minutes */
 
 typedef struct risks_watch {
     const char *risk;
