@@ -108,11 +108,19 @@ static int perf_memory_open_gpu(perf_memory_t *memory, const char *hip_library)
     }
 
     error = hip->hipGetDeviceCount(&count);
-    if ((error != 0) || (count < 1) || ((error = hip->hipSetDevice(0)) != 0)) {
+    if ((error != 0) || (count < 1)) {
         perf_error("no GPU for VRAM (%s; HIP_VISIBLE_DEVICES=%s); expected one, see "
                    "--initiator_dev and --target_dev",
                    (error != 0) ? hip->hipGetErrorString(error) : "0 devices",
                    (visible != NULL) ? visible : "");
+        dlclose(hip->handle);
+        return -1;
+    }
+    error = hip->hipSetDevice(0);
+    if (error != 0) {
+        perf_error("the GPU for VRAM cannot be used (%s; HIP_VISIBLE_DEVICES=%s); see "
+                   "rocminfo and dmesg",
+                   hip->hipGetErrorString(error), (visible != NULL) ? visible : "");
         dlclose(hip->handle);
         return -1;
     }

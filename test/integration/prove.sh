@@ -136,17 +136,20 @@ grep -q '"two_hosts": false' "$work/two.json" || fail "the report of one host ha
 # the other host has fewer GPUs, or none
 mkdir "$work/fewer"
 # shellcheck disable=SC2016 # the stub expands it
-printf '#!/bin/sh\nHIPCPU_DEVICES=$FAR_GPUS exec "%s" "$@"\n' "$build/perf/kv_perf/mori_kv_perf" >"$work/fewer/mori_kv_perf"
+printf '#!/bin/sh\nHIPCPU_DEVICES=$FAR_GPUS exec "%s" "$@" ${FAR_RUNTIME:+--hip_library $FAR_RUNTIME}\n' "$build/perf/kv_perf/mori_kv_perf" >"$work/fewer/mori_kv_perf"
 chmod +x "$work/fewer/mori_kv_perf"
 FAR_GPUS=1 FAR_PATH=$work/fewer PATH=$work/bin:$PATH prove fewer 1 '^LIMITED by .*GPU 1 absent from the other host' \
     '^NOT PROVEN  *NIC, GPU memory: localhost is this host, and the stages are green' -- --path 'NIC, GPU' --two localhost
 FAR_GPUS=0 FAR_PATH=$work/fewer PATH=$work/bin:$PATH prove none 1 '^NOT PROVEN  *NIC, GPU memory: the other host has no GPU' \
     -- --path 'NIC, GPU' --two localhost
+# nor a runtime
+FAR_RUNTIME=/none.so FAR_GPUS=2 FAR_PATH=$work/fewer PATH=$work/bin:$PATH prove bare 1 \
+    '^NOT PROVEN  *NIC, GPU memory: the other host has no GPU' -- --path 'NIC, GPU' --two localhost
 # the other host has another version
 mkdir "$work/older"
 printf '#!/bin/sh\necho mori_kv_perf 0.0.8\n' >"$work/older/mori_kv_perf"
 chmod +x "$work/older/mori_kv_perf"
-FAR_PATH=$work/older PATH=$work/bin:$PATH prove older 3 "^mori_prove: mori_kv_perf on localhost prints 'mori_kv_perf 0.0.8'; expected 'mori_kv_perf [0-9].*both hosts" \
+UCX_PLUGIN_PATH='' FAR_PATH=$work/older PATH=$work/bin:$PATH prove older 3 "^mori_prove: mori_kv_perf on localhost prints 'mori_kv_perf 0.0.8'; expected 'mori_kv_perf [0-9].*both hosts" \
     -- --path 'NIC, host' --two localhost
 rm "$work/ended"
 # a remote program that hangs is ended, and what it printed is shown
