@@ -620,7 +620,7 @@ check_stage() { # LABEL BUILD TESTS -jN [RUNNER]
         make -C "$build" -k check-TESTS check_PROGRAMS= check_LTLIBRARIES= TESTS="${list[*]}" \
         "$jobs_of_make" LOG_COMPILER="$here/timed $runner" SH_LOG_COMPILER="$here/timed" \
         2>&1 </dev/null | tee "$logs/$label.log" |
-        grep --line-buffered -E '^(PASS|FAIL|SKIP|ERROR|XFAIL|XPASS): '
+        grep -a --line-buffered -E '^(PASS|FAIL|SKIP|ERROR|XFAIL|XPASS): '
     count_trs "$label" "$build" "${list[@]}"
     echo "   $label: ${#list[@]} programs, $((SECONDS - start)) s"
 }
@@ -677,7 +677,7 @@ count_results() { # NAME STATUS
         FAIL) failed "$name/${rest%%:*}" "${rest#*: }" ;;
         SKIP) skipped "$name/${rest%%:*}" "${rest#*: }" ;;
         esac
-    done < <(grep -E '^(PASS|FAIL|SKIP): ' "$logs/$name.log")
+    done < <(grep -aE '^(PASS|FAIL|SKIP): ' "$logs/$name.log")
     if [ "$rc" != 0 ] && [ "$num_failed" = "$before" ]; then
         failed "$name" "exit status $rc, log ${logs#"$tree"/}/$name.log"
     fi
