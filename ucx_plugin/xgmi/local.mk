@@ -6,6 +6,9 @@ muct_sources += \
 	ucx_plugin/xgmi/peer/xgmi_page.h \
 	ucx_plugin/xgmi/peer/xgmi_peer.c \
 	ucx_plugin/xgmi/peer/xgmi_peer.h \
+	ucx_plugin/xgmi/peer/xgmi_private.c \
+	ucx_plugin/xgmi/peer/xgmi_private.h \
+	ucx_plugin/xgmi/peer/xgmi_thread.h \
 	ucx_plugin/xgmi/peer/xgmi_wake.c \
 	ucx_plugin/xgmi/peer/xgmi_wake.h \
 	ucx_plugin/xgmi/memory/xgmi_closer.c \
@@ -28,8 +31,6 @@ muct_sources += \
 	ucx_plugin/xgmi/memory/xgmi_mapping.h \
 	ucx_plugin/xgmi/memory/xgmi_opener.c \
 	ucx_plugin/xgmi/memory/xgmi_opener.h \
-	ucx_plugin/xgmi/peer/xgmi_private.c \
-	ucx_plugin/xgmi/peer/xgmi_private.h \
 	ucx_plugin/xgmi/memory/xgmi_rkey.c \
 	ucx_plugin/xgmi/memory/xgmi_rkey.h \
 	ucx_plugin/xgmi/memory/xgmi_way.c \

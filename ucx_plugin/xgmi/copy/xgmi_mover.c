@@ -5,9 +5,9 @@
 #include "xgmi/copy/xgmi_mover.h"
 
 #include "base/muct_log.h"
+#include "xgmi/peer/xgmi_thread.h"
 
 #include <sched.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -75,17 +75,12 @@ static void *muct_xgmi_mover_main(void *arg)
     return NULL;
 }
 
-/* Locked. The application's signals are not for its thread. */
+/* Locked. */
 static void muct_xgmi_mover_start(muct_xgmi_mover_t *mover)
 {
-    sigset_t all, before;
-    int error;
+    int error = muct_xgmi_thread_start(&mover->threads[mover->num_threads],
+                                       muct_xgmi_mover_main, mover);
 
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    error = pthread_create(&mover->threads[mover->num_threads], NULL,
-                           muct_xgmi_mover_main, mover);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (error == 0) {
         ++mover->num_threads;
     } else {

@@ -8,10 +8,10 @@
 #include "xgmi/memory/xgmi_closer.h"
 
 #include "base/muct_log.h"
+#include "xgmi/peer/xgmi_thread.h"
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <time.h>
@@ -101,16 +101,11 @@ ucs_status_t muct_xgmi_closer_create(const muct_gpu_t *gpu,
     return UCS_OK;
 }
 
-/* Locked. The application's signals are not for its thread. */
+/* Locked. */
 static void muct_xgmi_closer_start(muct_xgmi_closer_t *closer)
 {
-    sigset_t all, before;
-
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
     closer->has_thread =
-        (pthread_create(&closer->thread, NULL, muct_xgmi_closer_main, closer) == 0);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+        (muct_xgmi_thread_start(&closer->thread, muct_xgmi_closer_main, closer) == 0);
 }
 
 void muct_xgmi_closer_add(muct_xgmi_closer_t *closer, int device,

@@ -9,9 +9,9 @@
 #include "xgmi/memory/xgmi_opener.h"
 
 #include "base/muct_log.h"
+#include "xgmi/peer/xgmi_thread.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <string.h>
@@ -127,12 +127,11 @@ bool muct_xgmi_opener_destroy(muct_xgmi_opener_t *opener, unsigned limit_ms)
     return true;
 }
 
-/* Locked. The application's signals are not for its thread. */
+/* Locked. */
 static muct_xgmi_line_t *muct_xgmi_opener_start(muct_xgmi_opener_t *opener,
                                                 uint64_t owner)
 {
     muct_xgmi_line_t *line = calloc(1, sizeof(*line));
-    sigset_t all, before;
     int error;
 
     if (line == NULL) {
@@ -143,10 +142,7 @@ static muct_xgmi_line_t *muct_xgmi_opener_start(muct_xgmi_opener_t *opener,
     line->opener = opener;
     line->owner = owner;
     line->last = &line->first;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    error = pthread_create(&line->thread, NULL, muct_xgmi_opener_main, line);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    error = muct_xgmi_thread_start(&line->thread, muct_xgmi_opener_main, line);
     if (error != 0) {
         muct_error("failed to start a thread that opens memory of peer 0x%lx: %s",
                    owner, strerror(error));
