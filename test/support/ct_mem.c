@@ -10,7 +10,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* A shared mapping, which a transport may reach by its file, unless told otherwise. */
+/* A shared mapping, which a transport may reach by its file. With MKV_TEST_PRIVATE it
+ * is a private one. */
 static void *ct_mem_alloc_host(ct_mem_t *mem)
 {
     void *addr;

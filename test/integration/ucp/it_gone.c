@@ -71,21 +71,31 @@ static void it_get_target(const char *output, const char *what, char *to, size_t
 
 static const char *const it_ways[] = {"address ", "port "};
 
+/* Start a server, and find where it is by one of the ways. @a program has PATH_MAX
+ * bytes. */
+static void it_start_server(mkv_proc_t *server, char *program, const char *const *env,
+                            const char *way, char *output, size_t output_size, char *to,
+                            size_t to_size)
+{
+    const char *argv[] = {program, "server", NULL};
+
+    snprintf(program, PATH_MAX, "%s", it_build_path("test/integration/ucp/ucp_gone"));
+    ck_assert_int_eq(mkv_proc_spawn(server, argv, env), 0);
+    ck_assert_msg(mkv_proc_expect(server, "ready", output, output_size),
+                  "no server: %s", output);
+    it_get_target(output, way, to, to_size);
+}
+
 START_TEST(client_that_dies_connecting_leaves_the_server_to_others)
 {
     static char output[65536], program[PATH_MAX], to[8192];
-    const char *argv[] = {program, "server", NULL};
     const int rounds = it_rounds();
     it_result_t result;
     mkv_proc_t server;
     int i;
 
-    snprintf(program, sizeof(program), "%s",
-             it_build_path("test/integration/ucp/ucp_gone"));
-    ck_assert_int_eq(mkv_proc_spawn(&server, argv, NULL), 0);
-    ck_assert_msg(mkv_proc_expect(&server, "ready", output, sizeof(output)),
-                  "no server: %s", output);
-    it_get_target(output, it_ways[_i], to, sizeof(to));
+    it_start_server(&server, program, NULL, it_ways[_i], output, sizeof(output), to,
+                    sizeof(to));
     for (i = 0; i < rounds; ++i) {
         mkv_proc_stop(&server);
         result = it_visit(program, to, i * i * IT_PROGRESS);
@@ -175,17 +185,12 @@ START_TEST(sender_without_a_place_goes_by_tcp)
     static char output[65536], program[PATH_MAX], to[8192];
     static const char *const on[] = {"UCX_LOG_LEVEL=info", NULL};
     char dir[] = "/tmp/it_gone.XXXXXX", command[64];
-    const char *argv[] = {program, "server", NULL};
     mkv_proc_t server;
 
     ck_assert_ptr_nonnull(mkdtemp(dir));
     setenv("UCX_MORI_XGMI_SHM_DIR", dir, 1);
-    snprintf(program, sizeof(program), "%s",
-             it_build_path("test/integration/ucp/ucp_gone"));
-    ck_assert_int_eq(mkv_proc_spawn(&server, argv, on), 0);
-    ck_assert_msg(mkv_proc_expect(&server, "ready", output, sizeof(output)),
-                  "no server: %s", output);
-    it_get_target(output, it_ways[_i], to, sizeof(to));
+    it_start_server(&server, program, on, it_ways[_i], output, sizeof(output), to,
+                    sizeof(to));
     setenv("UCX_LOG_LEVEL", "info", 1);
     it_expect_visit(program, to, 0);
     it_take_places(dir, true);
@@ -207,7 +212,6 @@ START_TEST(endpoints_fail_when_the_last_place_is_lost)
     static char output[65536], lost[65536], program[PATH_MAX], to[8192];
     static const char *const on[] = {"UCX_KEEPALIVE_INTERVAL=1s", NULL};
     char dir[] = "/tmp/it_gone.XXXXXX", command[64];
-    const char *argv[] = {program, "server", NULL};
     const char *client_argv[] = {program, "client", to, "-1", NULL};
     muct_xgmi_box_t *theirs, *own;
     mkv_proc_t server, client;
@@ -215,12 +219,8 @@ START_TEST(endpoints_fail_when_the_last_place_is_lost)
 
     ck_assert_ptr_nonnull(mkdtemp(dir));
     setenv("UCX_MORI_XGMI_SHM_DIR", dir, 1);
-    snprintf(program, sizeof(program), "%s",
-             it_build_path("test/integration/ucp/ucp_gone"));
-    ck_assert_int_eq(mkv_proc_spawn(&server, argv, on), 0);
-    ck_assert_msg(mkv_proc_expect(&server, "ready", output, sizeof(output)),
-                  "no server: %s", output);
-    it_get_target(output, "address ", to, sizeof(to));
+    it_start_server(&server, program, on, "address ", output, sizeof(output), to,
+                    sizeof(to));
     theirs = it_map_box(dir, 0);
     mkv_proc_stop(&server);
     ck_assert_int_eq(mkv_proc_spawn(&client, client_argv, on), 0);
