@@ -8,10 +8,12 @@
 
 #include "hip_lib.h"
 
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <ucp/api/ucp.h>
@@ -226,6 +228,7 @@ int main(void)
     side.fd = fds[peer == 0];
     close(fds[peer != 0]);
     if (peer == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* no output behind the end of the program */
         peer_main(&side);
         return 0;
     }

@@ -5,7 +5,9 @@
  *
  * KFDCPU_FAIL=NAME:CALL:ERRNO[,...]  The CALL-th ioctl of this name (amdkfd's, without
  *                                    AMDKFD_IOC_) fails; 0: each.
- * KFDCPU_STALL=aql|sdma:PACKETS      Queues of this kind stop after so many packets.
+ * KFDCPU_STALL=sdma:PACKETS          SDMA queues stop after so many packets.
+ * KFDCPU_STALL=KERNEL.kd:DISPATCHES  A queue stops in front of a dispatch of this
+ * kernel when the process has run so many of it.
  */
 
 #include "kfd_impl.h"
@@ -85,19 +87,20 @@ int kfd_fault_take(const char *name)
     return 0;
 }
 
-int64_t kfd_fault_stall(const char *kind)
+int64_t kfd_fault_stall(const char *what)
 {
-    const char *text = getenv("KFDCPU_STALL");
-    char of[8], packets[10];
+    const char *text = getenv("KFDCPU_STALL"), *suffix;
+    char of[64], count[10];
     int end = 0;
 
     if (text == NULL) {
         return -1;
     }
-    if ((sscanf(text, "%7[a-z]:%9[0-9]%n", of, packets, &end) != 2) ||
+    if ((sscanf(text, "%63[a-zA-Z0-9_.]:%9[0-9]%n", of, count, &end) != 2) ||
         (text[end] != '\0') ||
-        ((strcmp(of, "aql") != 0) && (strcmp(of, "sdma") != 0))) {
-        kfd_die("KFDCPU_STALL=%s: expected aql:packets or sdma:packets", text);
+        ((strcmp(of, "sdma") != 0) &&
+         (((suffix = strrchr(of, '.')) == NULL) || (strcmp(suffix, ".kd") != 0)))) {
+        kfd_die("KFDCPU_STALL=%s: expected sdma:packets or kernel.kd:dispatches", text);
     }
-    return (strcmp(of, kind) == 0) ? atoi(packets) : -1;
+    return (strcmp(of, what) == 0) ? atoi(count) : -1;
 }

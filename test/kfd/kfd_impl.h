@@ -279,8 +279,9 @@ bool kfd_late_releases(uint16_t header);
 /** Error that KFDCPU_FAIL has for this call of an ioctl; 0: none. */
 int kfd_fault_take(const char *name);
 
-/** Packets that queues of this kind ("aql", "sdma") play before they stall; -1: all. */
-int64_t kfd_fault_stall(const char *kind);
+/** Packets of an "sdma" queue, or dispatches of a kernel with this symbol, that are
+ * played before a queue stalls; -1: all. */
+int64_t kfd_fault_stall(const char *what);
 
 
 /* kfd_ioctl.c */

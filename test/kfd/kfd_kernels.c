@@ -432,6 +432,21 @@ static void kfd_play(const kfd_dispatch_t *dispatch, const kfd_args_t *args,
             (name != NULL) ? name : "without a symbol");
 }
 
+/* KFDCPU_STALL: the dispatches of one kernel are counted, since the number of CLR's
+ * other packets depends on how often a program queries its events. */
+static bool kfd_kernel_stalls(const char *name)
+{
+    static uint64_t num_run;
+    int64_t limit = (name != NULL) ? kfd_fault_stall(name) : -1;
+
+    if ((limit < 0) ||
+        (__atomic_fetch_add(&num_run, 1, __ATOMIC_RELAXED) < (uint64_t)limit)) {
+        return false;
+    }
+    kfd_log(1, "kernel %s stalls after %lld dispatches", name, (long long)limit);
+    return true;
+}
+
 void kfd_dispatch(const kfd_dispatch_t *dispatch)
 {
     kfd_queue_t *queue = kfd_running_queue();
@@ -445,6 +460,10 @@ void kfd_dispatch(const kfd_dispatch_t *dispatch)
     kfd_log(3, "queue %u: kernel %s grid %u x %u of %u", queue->id,
             (name != NULL) ? name : "(no name)", dispatch->grid[0], dispatch->grid[1],
             dispatch->workgroup[0]);
+    if (kfd_kernel_stalls(name)) {
+        queue->halted = true;
+        return;
+    }
     kfd_late_begin(queue->gpu, name);
     queue->is_late = kfd_late_has(name);
     kfd_play(dispatch, &args, name);

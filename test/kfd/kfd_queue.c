@@ -273,8 +273,8 @@ int kfd_queue_create(void *arg)
     queue->wptr = (uint64_t *)(uintptr_t)a->write_pointer_address;
     queue->rptr = (uint64_t *)(uintptr_t)a->read_pointer_address;
     queue->position = *queue->rptr;
-    thread->stall_after = kfd_fault_stall(
-        (queue->type == KFD_IOC_QUEUE_TYPE_COMPUTE_AQL) ? "aql" : "sdma");
+    thread->stall_after =
+        (queue->type == KFD_IOC_QUEUE_TYPE_COMPUTE_AQL) ? -1 : kfd_fault_stall("sdma");
     a->queue_id = id;
     a->doorbell_offset = kfd_doorbell_offset(gpu, id);
     kfd_log(2, "queue %u of GPU %d: type %u size %u", id, gpu, queue->type,

@@ -92,8 +92,8 @@ misspelled = (("KFDCPU_GPU", "8"), ("KFDCPU_MODEL", "MI300x"), ("KFDCPU_VRAM", "
               ("KFDCPU_VRAM", ""), ("KFDCPU_VRAM", "99999999999g"), ("KFDCPU_LOG", "5"), ("KFDCPU_SLOW_COPY", "4g"),
               ("KFDCPU_FAIL", "EXPORT_DMABUFS:0:22"), ("KFDCPU_FAIL", "GET_VERSION:0:0"),
               ("KFDCPU_FAIL", "GET_VERSION:1:-5"), ("KFDCPU_FAIL", "GET_VERSION:9:5GET_VERSION:9:5"),
-              ("KFDCPU_FAIL", ",".join(["GET_VERSION:9:5"] * 17)), ("KFDCPU_STALL", "aqls:5"), ("KFDCPU_STALL", "sdma"),
-              ("KFDCPU_STALL", "aql:-1"), ("KFDCPU_STALL", "sdma:1k"))
+              ("KFDCPU_FAIL", ",".join(["GET_VERSION:9:5"] * 17)), ("KFDCPU_STALL", "aql:5"), ("KFDCPU_STALL", "sdma"),
+              ("KFDCPU_STALL", "copy.kd:-1"), ("KFDCPU_STALL", "copy:1"), ("KFDCPU_STALL", "sdma:1k"))
 
 
 def killed() -> None:
