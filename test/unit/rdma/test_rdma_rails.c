@@ -1021,6 +1021,40 @@ START_TEST(moved_endpoints_peer_gets_the_new_datagram_queue)
 }
 END_TEST
 
+static unsigned waited_ms;
+
+static int is_notified(unsigned at)
+{
+    rdma_clock_advance(5);
+    waited_ms += 5;
+    return rails[at].side[0].events.num_ep_errors > 0;
+}
+
+/* The endpoint has moved and its peer is destroyed, so nobody makes an offer. After
+ * three seconds without an answer the endpoint makes its own. The reply comes long
+ * before RECOVERY_TIMEOUT. Loop index: its side. */
+/* RC-05 */
+START_TEST(moved_endpoint_is_notified_that_its_peer_is_gone)
+{
+    const unsigned at = (unsigned)_i;
+
+    setenv("UCX_MORI_RDMA_TIMEOUT", "16ms", 1);
+    setenv("UCX_MORI_RDMA_RETRY_COUNT", "1", 1);
+    start_with("1");
+    fake_verbs_remove("fake0");
+    put_well();
+    rdma_clock_stop();
+    destroy_ep(!at, 0);
+    rig_comp_init(&comp);
+    ck_assert_int_eq((at == 0) ? put(0, &comp.uct) : put_back(&comp.uct),
+                     UCS_INPROGRESS);
+    progress_until(is_notified, at);
+    ck_assert_uint_lt(waited_ms, 5000);
+    ck_assert(UCS_STATUS_IS_ERR(comp.status));
+    finish();
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("mori_rdma over three rails");
@@ -1049,6 +1083,7 @@ int main(void)
     tcase_add_test(tcase, rail_without_datagrams_is_left);
     tcase_add_test(tcase, rail_with_failed_datagrams_is_left);
     tcase_add_loop_test(tcase, moved_endpoints_peer_gets_the_new_datagram_queue, 0, 2);
+    tcase_add_loop_test(tcase, moved_endpoint_is_notified_that_its_peer_is_gone, 0, 2);
     suite_add_tcase(suite, tcase);
     ct_side_find_module();
     mkv_test_init();

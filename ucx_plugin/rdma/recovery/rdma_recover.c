@@ -25,6 +25,16 @@
 
 /* ---- whose ---- */
 
+/* Whether a message may concern endpoints of the device. A GONE has the device by which
+ * the offer came, which may only have carried the endpoint. */
+static bool muct_rdma_recover_is_to(const muct_rdma_ctl_msg_t *msg,
+                                    uint64_t incarnation)
+{
+    return (msg->type == MUCT_RDMA_CTL_GONE)
+               ? muct_rdma_incarnation_is_near(msg->incarnation, incarnation)
+               : (msg->incarnation == incarnation);
+}
+
 /* Find the receiving endpoint in all interfaces of the worker: a message may arrive
  * over a device other than the endpoint's. */
 static muct_rdma_ep_t *muct_rdma_recover_find(const muct_rdma_iface_t *by,
@@ -34,7 +44,7 @@ static muct_rdma_ep_t *muct_rdma_recover_find(const muct_rdma_iface_t *by,
     muct_rdma_ep_t *ep;
 
     while ((iface = muct_rdma_carrier_next(by, iface)) != NULL) {
-        if (msg->incarnation != muct_rdma_iface_md(iface)->incarnation) {
+        if (!muct_rdma_recover_is_to(msg, muct_rdma_iface_md(iface)->incarnation)) {
             continue;
         }
         ucs_list_for_each(ep, &iface->eps, list)
