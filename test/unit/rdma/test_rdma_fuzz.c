@@ -533,7 +533,7 @@ static void use_own_message(void)
         (void)rig_get(&rig, bad.ep[!which], !which, 0, 64, NULL);
     }
     (void)rdma_message_send(
-        bad.ep[which], kind, (uint8_t)((kind == PULLED) ? below(4) : random_word()),
+        bad.ep[which], kind, (uint8_t)((kind == PULLED) ? below(8) : random_word()),
         (uint16_t)((below(2) == 0) ? random_word() : 0), bytes, length);
     if (below(2) == 0) {
         progress_some();
@@ -561,6 +561,27 @@ START_TEST(numbers_of_requests_and_credits_end_nothing)
 }
 END_TEST
 
+/* The peer answers that a get has to be requested again, on the same connection. */
+START_TEST(peer_cannot_have_a_get_requested_forever)
+{
+    const uint8_t refused_again = 5; /* rdma_pull.c */
+    rig_comp_t comp;
+
+    setenv("UCX_MORI_RDMA_MAX_READS", "0", 1);
+    begin(0);
+    connect_bad();
+    rig.hold[1] = 1;
+    rig_comp_init(&comp);
+    ck_assert_int_eq(rig_get(&rig, bad.ep[0], 0, 0, 64, &comp), UCS_INPROGRESS);
+    ck_assert(rdma_message_send(bad.ep[1], PULLED, refused_again, 0, NULL, 0));
+    rig_wait_comps(&rig, &comp, 1);
+    ck_assert_int_eq(comp.status, UCS_ERR_CONNECTION_RESET);
+    rig.hold[1] = 0;
+    rig_disconnect(&bad);
+    finish();
+}
+END_TEST
+
 int main(void)
 {
     const bool is_full =
@@ -578,6 +599,7 @@ int main(void)
     tcase_add_loop_test(tcase, numbers_of_a_key_end_nothing, 0, num);
     tcase_add_loop_test(tcase, numbers_of_a_datagram_end_nothing, 0, num);
     tcase_add_loop_test(tcase, numbers_of_requests_and_credits_end_nothing, 0, num);
+    tcase_add_test(tcase, peer_cannot_have_a_get_requested_forever);
     suite_add_tcase(suite, tcase);
     return rig_run_forked(suite);
 }

@@ -110,6 +110,11 @@ static uint32_t find_newest(void)
     return qp_nums[num - 1];
 }
 
+static int has_newer(void)
+{
+    return find_newest() > newest;
+}
+
 static void start_with(const char *qps)
 {
     unsigned i, rail;
@@ -472,11 +477,6 @@ END_TEST
 
 /* ---- carriers that go ---- */
 
-static int has_newer(void)
-{
-    return find_newest() > newest;
-}
-
 /* The first queue pair has moved from the second device to the third, the other not. */
 /* RC-05 */
 START_TEST(carrier_may_be_closed_when_half_of_an_endpoint_has_left_it)
@@ -733,42 +733,132 @@ START_TEST(request_of_a_get_is_posted_again_with_another_key)
 }
 END_TEST
 
-static rdma_log_watch_t no_rkey = {UCS_LOG_LEVEL_ERROR, "has no key with the device",
-                                   0};
-
-static void fill_queue_of_owner(void)
+static uint32_t queue_pair_of_owner(void)
 {
     uint32_t qp_nums[2];
 
     ck_assert_uint_ge(fake_verbs_qp_list(qp_nums, 2), 2);
-    fake_verbs_hold(qp_nums[1], FAKE_VERBS_HOLD_SEND);
+    return qp_nums[1];
+}
+
+static void fill_queue_of_owner(void)
+{
+    fake_verbs_hold(queue_pair_of_owner(), FAKE_VERBS_HOLD_SEND);
     while (uct_ep_put_short(rails[1].ep[0], "", 1,
                             (uintptr_t)rails[0].mem[0].addr + SIZE / 2,
                             rails[1].rkey[0].rkey) == UCS_OK) {
     }
 }
 
-/* The owner's send queue is full. Loop index: whether the owner has keys of the getting
- * side's memory with the other devices. */
+/*
+ * The request has arrived when the device goes. The owner's send queue is full, or the
+ * write is on its way. Without a key of the getting side's memory with the other
+ * devices, the owner has it sent again. Loop index: whether the owner has such
+ * keys, and whether its queue is full.
+ */
 /* RC-05 */
-START_TEST(get_that_waits_at_its_owner_moves_or_fails)
+START_TEST(get_that_waits_at_its_owner_moves)
 {
     setenv("UCX_MORI_RDMA_TX_DEPTH", "4", 1);
-    start_gets(_i == 1);
-    rdma_log_watch(&no_rkey, 1);
-    fill_queue_of_owner();
+    start_gets((_i & 1) != 0);
+    if (_i & 2) {
+        fill_queue_of_owner();
+    } else {
+        fake_verbs_hold(queue_pair_of_owner(), FAKE_VERBS_HOLD_SEND);
+    }
     begin_get();
     fake_verbs_remove("fake0");
     progress_until(is_called, 0);
-    ck_assert_uint_eq(no_rkey.num, _i == 0);
-    if (_i == 1) {
-        ck_assert_int_eq(comp.status, UCS_OK);
-        ck_assert_uint_eq(mkv_pattern_check(own.addr, BLOCK, 2, 0), BLOCK);
-    } else {
-        ck_assert(UCS_STATUS_IS_ERR(comp.status));
-        progress_until(is_error_reported, 0);
-        progress_until(is_error_reported, 1);
+    ck_assert_int_eq(comp.status, UCS_OK);
+    ck_assert_uint_eq(mkv_pattern_check(own.addr, BLOCK, 2, 0), BLOCK);
+    ck_assert_uint_eq(rails[0].side[0].events.num_ep_errors, 0);
+    ck_assert_uint_eq(rails[1].side[0].events.num_ep_errors, 0);
+    finish_gets();
+}
+END_TEST
+
+static int is_by_another_rail(unsigned arg)
+{
+    (void)arg;
+    return (find_newest() > newest) &&
+           (fake_verbs_qp_state(find_newest()) == IBV_QPS_RTS);
+}
+
+/* Move the first rail's endpoint to the second device and back. */
+static void go_and_return(void)
+{
+    fake_verbs_link("fake2", 0);
+    fake_verbs_link("fake0", 0);
+    fake_verbs_qp_fatal(qp_num_of_rail_0);
+    progress_until(is_by_another_rail, 0);
+    put_well();
+    fake_verbs_link("fake0", 1);
+    newest = find_newest();
+    fake_verbs_link("fake1", 0);
+    fake_verbs_qp_fatal(newest);
+    progress_until(is_by_another_rail, 0);
+    put_well();
+}
+
+/* The endpoint is on its own device again. Its memory was registered a second time
+ * there, and that registration ends while the bytes are on their way. */
+/* RC-05 */
+START_TEST(get_on_the_own_device_again_keeps_its_key)
+{
+    ct_mem_t others;
+
+    start_gets(false);
+    mkv_pattern_fill(rails[0].mem[0].addr, SIZE, 1, 0);
+    go_and_return();
+    mkv_pattern_fill(rails[1].mem[0].addr, SIZE, 2, 0);
+    others = own;
+    ck_assert_int_eq(ct_mem_register(&rails[0].side[0], &others), UCS_OK);
+    fake_verbs_hold(FAKE_VERBS_ANY_QP, FAKE_VERBS_HOLD_SEND);
+    begin_get();
+    ck_assert_int_eq(uct_md_mem_dereg(rails[0].side[0].md, others.memh), UCS_OK);
+    fake_verbs_unhold(FAKE_VERBS_ANY_QP);
+    progress_until(is_called, 0);
+    ck_assert_int_eq(comp.status, UCS_OK);
+    ck_assert_uint_eq(mkv_pattern_check(own.addr, BLOCK, 2, 0), BLOCK);
+    finish_gets();
+}
+END_TEST
+
+/* Get by the last rail; the peer makes no progress. */
+static void request_by_last_rail(void)
+{
+    const unsigned rail = RAILS - 1;
+    const uct_iov_t iov = {.buffer = own.addr,
+                           .length = BLOCK,
+                           .memh = rails[0].mem[rail].memh,
+                           .count = 1};
+
+    rig_comp_init(&comp);
+    ck_assert_int_eq(uct_ep_get_zcopy(rails[0].ep[rail], &iov, 1,
+                                      (uintptr_t)rails[1].mem[0].addr,
+                                      rails[0].rkey[rail].rkey, &comp.uct),
+                     UCS_INPROGRESS);
+    uct_worker_progress(rails[0].side[0].worker);
+}
+
+/* The offer of another device is read before the request, which arrived earlier, as the
+ * first interface is polled first. */
+/* RC-05 */
+START_TEST(request_read_behind_the_move_has_the_key_of_the_old_device)
+{
+    const uint64_t limit = mkv_test_now_ms() + (uint64_t)mkv_test_limit_ms();
+
+    start_gets(true);
+    request_by_last_rail();
+    fake_verbs_remove(devices[0][RAILS - 1]);
+    while (!has_newer()) {
+        uct_worker_progress(rails[0].side[0].worker);
+        ck_assert_uint_lt(mkv_test_now_ms(), limit);
     }
+    uct_worker_progress(rails[0].side[0].worker);
+    progress_until(is_called, 0);
+    ck_assert_int_eq(comp.status, UCS_OK);
+    ck_assert_uint_eq(mkv_pattern_check(own.addr, BLOCK, 2, 0), BLOCK);
     finish_gets();
 }
 END_TEST
@@ -954,13 +1044,6 @@ static int is_put_back(unsigned arg)
     return comp.num_calls > 0;
 }
 
-static int is_by_another_rail(unsigned arg)
-{
-    (void)arg;
-    return (find_newest() > newest) &&
-           (fake_verbs_qp_state(find_newest()) == IBV_QPS_RTS);
-}
-
 /* Doorbells of side B's second rail, by which it answers. */
 static unsigned num_answers(void)
 {
@@ -1071,7 +1154,9 @@ int main(void)
     tcase_add_test(tcase, put_that_moves_finds_its_key_beside_another_context);
     tcase_add_loop_test(tcase, gets_by_messages_go_on_over_another_rail, 0, 8);
     tcase_add_loop_test(tcase, request_of_a_get_is_posted_again_with_another_key, 0, 2);
-    tcase_add_loop_test(tcase, get_that_waits_at_its_owner_moves_or_fails, 0, 2);
+    tcase_add_loop_test(tcase, get_that_waits_at_its_owner_moves, 0, 4);
+    tcase_add_test(tcase, get_on_the_own_device_again_keeps_its_key);
+    tcase_add_test(tcase, request_read_behind_the_move_has_the_key_of_the_old_device);
     tcase_add_test(tcase, receives_without_a_key_of_the_new_device_are_given_up);
     tcase_add_test(tcase, carrier_may_be_closed_when_half_of_an_endpoint_has_left_it);
     tcase_add_test(tcase, post_that_a_removed_device_refuses_moves);

@@ -8,9 +8,9 @@
  *
  * Our key is that of the device that carries the endpoint when the request is sent, and
  * changes if it is posted again by another one. The peer's one is that of the
- * endpoint's own device. A request that was received before the endpoint moved is
- * answered only with a key of the new device that the peer holds; without one the
- * endpoint fails.
+ * endpoint's own device. A request that was received before the endpoint moved has a
+ * key of the old device. Where the peer holds no key of the new one, it writes nothing
+ * and answers that we have to send the request again.
  *
  * The peer may read only memory whose key it has: the request is refused unless a
  * region of this device, open to reads, has that key and holds the whole piece.
@@ -36,6 +36,7 @@
 #include "rdma/ep/rdma_carrier.h"
 #include "rdma/ep/rdma_ep_flush.h"
 #include "rdma/ep/rdma_ep_wait.h"
+#include "rdma/memory/rdma_rkeys.h"
 #include "rdma/op/rdma_am.h"
 
 #include <errno.h>
@@ -52,8 +53,10 @@
 /* Flags of an answer */
 enum {
     MUCT_RDMA_PULLED_REFUSED = 1 << 0, /* no region has the key */
-    MUCT_RDMA_PULLED_READS = 1 << 1    /* the sender's device has granted reads
+    MUCT_RDMA_PULLED_READS = 1 << 1,   /* the sender's device has granted reads
                                         * meanwhile */
+    MUCT_RDMA_PULLED_AGAIN = 1 << 2 /* our key is of a device that was left; an earlier
+                                     * release looks at REFUSED alone */
 };
 
 typedef struct muct_rdma_piece {
@@ -62,6 +65,7 @@ typedef struct muct_rdma_piece {
     uint32_t remote_key;
     uint32_t local_key;
     uint32_t local_device; /* device of that key, in requests of the peer */
+    uint32_t epoch;        /* of the connection that sent it, in our requests */
     uint32_t length;
 } muct_rdma_piece_t;
 
@@ -338,16 +342,21 @@ static bool muct_rdma_pull_send(muct_rdma_ep_t *ep, const muct_rdma_piece_t *pie
                                  ep->pull->buf);
 }
 
-/* The user's key of a request that is not answered, or is being sent. */
-static bool muct_rdma_pull_own_key(const muct_rdma_pull_t *pull, uint64_t local,
+/* The user's key of a request that is not answered, or is being sent. Requests for
+ * other bytes may have the same place here, with another key. */
+static bool muct_rdma_pull_own_key(const muct_rdma_pull_t *pull, const uint8_t *data,
                                    uint32_t *key_p)
 {
+    const muct_rdma_piece_t *piece;
     uint32_t i;
 
     for (i = (pull != NULL) ? pull->ended : 0;
          (pull != NULL) && (i <= pull->sent) && (i < pull->num); ++i) {
-        if (pull->pieces[i].local == local) {
-            *key_p = pull->pieces[i].local_key;
+        piece = &pull->pieces[i];
+        if ((piece->remote == muct_get_le(data, 8)) &&
+            (piece->local == muct_get_le(data + 8, 8)) &&
+            (piece->length == muct_get_le(data + 24, 4))) {
+            *key_p = piece->local_key;
             return true;
         }
     }
@@ -359,19 +368,61 @@ bool muct_rdma_pull_move(const muct_rdma_ep_t *ep, const struct ibv_send_wr *wr)
 {
     uint8_t *header = (uint8_t *)(uintptr_t)wr->sg_list[0].addr;
     uint8_t *data = header + MUCT_RDMA_AM_HEADER;
-    const uint64_t local = muct_get_le(data + 8, 8);
     uint32_t key;
 
     if (header[1] != MUCT_RDMA_AM_PULL) {
         return true;
     }
     if (!((ep->carrier == muct_rdma_ep_iface(ep)) &&
-          muct_rdma_pull_own_key(ep->pull, local, &key)) &&
-        !muct_rdma_carrier_rkey(ep, local, muct_get_le(data + 24, 4), &key)) {
+          muct_rdma_pull_own_key(ep->pull, data, &key)) &&
+        !muct_rdma_carrier_rkey(ep, muct_get_le(data + 8, 8), muct_get_le(data + 24, 4),
+                                &key)) {
         return false;
     }
 
     muct_put_le(data + MUCT_RDMA_PULL_OUR_KEY, key, 4);
+    return true;
+}
+
+/* The peer's request is older than the present connection: the key may be of a device
+ * that was left. */
+static bool muct_rdma_pull_renew_key(const muct_rdma_ep_t *ep, muct_rdma_piece_t *piece)
+{
+    const uint64_t incarnation = ep->recover.peer_incarnation;
+    muct_rdma_rkeys_target_t target = {
+        .incarnation = (incarnation & ~(uint64_t)UINT32_MAX) | piece->local_device,
+        .address = piece->local,
+        .length = piece->length,
+        .rkey = piece->local_key};
+
+    if (target.incarnation == incarnation) {
+        return true;
+    }
+    if (!muct_rdma_rkeys_translate(&target, incarnation)) {
+        return false;
+    }
+
+    piece->local = target.address;
+    piece->local_key = target.rkey;
+    piece->local_device = (uint32_t)incarnation;
+    return true;
+}
+
+bool muct_rdma_pull_give_up(muct_rdma_sq_t *sq, struct ibv_send_wr *wr)
+{
+    const uint32_t next = (uint32_t)wr->wr_id + 1;
+    uint8_t *header;
+
+    if (!muct_rdma_sq_has_final_key(wr) || (next == sq->head)) {
+        return false;
+    }
+
+    /* its answer follows the write */
+    header = (uint8_t *)(uintptr_t)muct_rdma_sq_at(sq, next)->sg_list[0].addr;
+    header[0] |= MUCT_RDMA_PULLED_REFUSED | MUCT_RDMA_PULLED_AGAIN;
+    wr->num_sge = 0;
+    wr->wr.rdma.remote_addr = 0;
+    wr->wr.rdma.rkey = 0;
     return true;
 }
 
@@ -392,7 +443,7 @@ static void muct_rdma_pull_write(muct_rdma_ep_t *ep, const muct_rdma_piece_t *pi
 }
 
 /* False when there is no buffer for the answer, which has to follow the write. */
-static bool muct_rdma_pull_serve(muct_rdma_ep_t *ep, const muct_rdma_piece_t *piece)
+static bool muct_rdma_pull_serve(muct_rdma_ep_t *ep, muct_rdma_piece_t *piece)
 {
     uint8_t flags = (ep->dest_reads > 0) ? MUCT_RDMA_PULLED_READS : 0;
     uint32_t lkey;
@@ -405,6 +456,11 @@ static bool muct_rdma_pull_serve(muct_rdma_ep_t *ep, const muct_rdma_piece_t *pi
                    piece->remote, piece->length);
         return muct_rdma_am_send_own(ep, MUCT_RDMA_AM_PULLED,
                                      flags | MUCT_RDMA_PULLED_REFUSED, NULL, 0, NULL);
+    }
+
+    if (!muct_rdma_pull_renew_key(ep, piece)) {
+        flags |= MUCT_RDMA_PULLED_REFUSED | MUCT_RDMA_PULLED_AGAIN;
+        return muct_rdma_am_send_own(ep, MUCT_RDMA_AM_PULLED, flags, NULL, 0, NULL);
     }
 
     if (!muct_rdma_am_has_place(ep, 0)) {
@@ -493,7 +549,7 @@ void muct_rdma_pull_progress(muct_rdma_ep_t *ep)
     muct_rdma_pull_take_turn(ep);
     while (muct_rdma_pull_may_send(ep) && muct_rdma_pull_has_room(ep, 1) &&
            muct_rdma_pull_send(ep, &ep->pull->pieces[ep->pull->sent])) {
-        ++ep->pull->sent;
+        ep->pull->pieces[ep->pull->sent++].epoch = ep->recover.epoch;
     }
     while (muct_rdma_pull_may_push(ep) && (muct_rdma_sq_free(sq) > 0)) {
         muct_rdma_pull_push(ep);
@@ -548,15 +604,44 @@ static bool muct_rdma_pull_requested(muct_rdma_ep_t *ep, const uint8_t *data,
     return true;
 }
 
+/* Send the request that was answered last again, behind all others. A peer can cause
+ * that once in a connection. */
+static ucs_status_t muct_rdma_pull_repeat(muct_rdma_ep_t *ep)
+{
+    const size_t num = (size_t)ep->pull->num + 1;
+    muct_rdma_pull_t *pull = NULL;
+
+    if (num <= UINT32_MAX) {
+        pull = realloc(ep->pull, sizeof(*pull) + num * sizeof(pull->pieces[0]));
+    }
+    if (pull == NULL) {
+        muct_error("failed to allocate a get of %zu pieces", num);
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    ep->pull = pull;
+    pull->pieces[pull->num++] = pull->pieces[pull->ended];
+    return UCS_OK;
+}
+
 static bool muct_rdma_pull_answered(muct_rdma_ep_t *ep, uint8_t flags)
 {
     muct_rdma_pull_t *pull = ep->pull;
+    ucs_status_t status;
 
     if ((pull == NULL) || (pull->ended == pull->sent)) {
         return false;
     }
 
-    if (flags & MUCT_RDMA_PULLED_REFUSED) {
+    if ((flags & MUCT_RDMA_PULLED_AGAIN) &&
+        (pull->pieces[pull->ended].epoch != ep->recover.epoch)) {
+        status = muct_rdma_pull_repeat(ep);
+        if (status != UCS_OK) {
+            muct_rdma_ep_fail(ep, status, true);
+            return true;
+        }
+        pull = ep->pull;
+    } else if (flags & (MUCT_RDMA_PULLED_REFUSED | MUCT_RDMA_PULLED_AGAIN)) {
         muct_error("the peer refused a get of 0x%" PRIx64
                    " length %u: the key is of no region there",
                    pull->pieces[pull->ended].remote, pull->pieces[pull->ended].length);

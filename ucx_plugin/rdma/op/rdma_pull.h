@@ -37,6 +37,10 @@ bool muct_rdma_pull_receive(muct_rdma_ep_t *ep, uint8_t kind, uint8_t id,
  * endpoint's carrier. False when there is none, logged. */
 bool muct_rdma_pull_move(const muct_rdma_ep_t *ep, const struct ibv_send_wr *wr);
 
+/** Post the answer of a get without its bytes, where the peer's key is of a device that
+ * was left: the peer sends the request again. False when @a wr is no write of a get. */
+bool muct_rdma_pull_give_up(muct_rdma_sq_t *sq, struct ibv_send_wr *wr);
+
 /** Send requests, and write the peer's requested pieces, as far as there is room. */
 void muct_rdma_pull_progress(muct_rdma_ep_t *ep);
 
