@@ -466,6 +466,33 @@ START_TEST(queue_pair_for_atomics_without_any_is_an_error_with_a_remedy)
 }
 END_TEST
 
+static rdma_log_watch_t odd = {UCS_LOG_LEVEL_ERROR, "is no multiple of 8", 0};
+
+/* A device ends the connection when it gets such an atomic. */
+START_TEST(atomic_that_no_device_does_is_refused)
+{
+    uint64_t result = 0, *there;
+    uct_iface_attr_t attr;
+    rig_comp_t comp;
+
+    setenv("UCX_MORI_RDMA_ATOMICS", "y", 1);
+    start("1", (_i == 0) ? "0" : "1");
+    rdma_log_watch(&odd, 1);
+    rig_connect(&rig, &conns[0]);
+    there = rig.mem[1].addr;
+    rig_comp_init(&comp);
+    ck_assert_int_eq(uct_iface_query(rig.side[0].iface, &attr), UCS_OK);
+    ck_assert_int_eq((attr.cap.flags & UCT_IFACE_FLAG_ATOMIC_DEVICE) != 0, _i == 1);
+    ck_assert_int_eq(uct_ep_atomic64_fetch(conns[0].ep[0], UCT_ATOMIC_OP_ADD, 5,
+                                           &result, (uintptr_t)there + 4 * (unsigned)_i,
+                                           rig.rkey[1].rkey, &comp.uct),
+                     (_i == 0) ? UCS_ERR_UNSUPPORTED : UCS_ERR_INVALID_PARAM);
+    ck_assert_uint_eq(odd.num, _i);
+    expect_gets(&conns[0]);
+    finish(1);
+}
+END_TEST
+
 static Suite *reads_suite(void)
 {
     Suite *suite = suite_create("mori_rdma responder resources");
@@ -486,6 +513,7 @@ static Suite *reads_suite(void)
     tcase_add_test(tcase, memory_that_is_deregistered_is_not_given);
     tcase_add_loop_test(tcase, gets_by_messages_survive_a_lost_connection, 0, 8);
     tcase_add_test(tcase, queue_pair_for_atomics_without_any_is_an_error_with_a_remedy);
+    tcase_add_loop_test(tcase, atomic_that_no_device_does_is_refused, 0, 2);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -359,12 +359,14 @@ static void muct_rdma_limits_set_reads(const muct_rdma_iface_config_t *config,
     const int max = device->attr.max_qp_rd_atom;
     const int part = muct_rdma_config_dest_reads(device);
 
-    /* atomics need responder resources */
-    limits->shares_reads = (part < max) && !device->has_atomics;
     limits->max_reads =
         muct_rdma_config_reads(config, device, device->attr.max_qp_init_rd_atom);
     limits->max_dest_reads = muct_rdma_config_reads(
         config, device, (config->max_reads == UCS_ULUNITS_AUTO) ? part : max);
+    /* atomics need responder resources */
+    limits->has_atomics =
+        device->has_atomics && (limits->max_reads > 0) && (limits->max_dest_reads > 0);
+    limits->shares_reads = (part < max) && !limits->has_atomics;
 }
 
 ucs_status_t muct_rdma_limits_init(const muct_rdma_iface_config_t *config,
@@ -391,7 +393,6 @@ ucs_status_t muct_rdma_limits_init(const muct_rdma_iface_config_t *config,
     limits->max_msg_size = port->max_msg_size & ~4095u;
     muct_rdma_limits_set_batch(config, limits);
     muct_rdma_limits_set_mtu(config, device, port, limits);
-    limits->has_atomics = device->has_atomics;
     muct_rdma_limits_set_reads(config, device, limits);
     return UCS_OK;
 }

@@ -7,9 +7,11 @@
 
 #include "rdma/op/rdma_ep_amo.h"
 
+#include "base/muct_log.h"
 #include "rdma/ep/rdma_ep_flush.h"
 #include "rdma/ep/rdma_ep_wait.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 static void muct_rdma_done_amo(void *arg, ucs_status_t status)
@@ -20,6 +22,23 @@ static void muct_rdma_done_amo(void *arg, ucs_status_t status)
         memcpy(buf->arg, muct_rdma_buf_data(buf), sizeof(uint64_t));
     }
     muct_rdma_done_buf_comp(buf, status);
+}
+
+/* Devices refuse other atomics, and the connection fails. */
+static ucs_status_t muct_rdma_ep_check_atomic(const muct_rdma_ep_t *ep,
+                                              uint64_t remote_addr)
+{
+    if (!muct_rdma_ep_iface(ep)->limits.has_atomics || (ep->peer_ep.max_reads == 0)) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+
+    if ((remote_addr % sizeof(uint64_t)) != 0) {
+        muct_error("atomic at 0x%" PRIx64 ": the address is no multiple of 8",
+                   remote_addr);
+        return UCS_ERR_INVALID_PARAM;
+    }
+
+    return UCS_OK;
 }
 
 static ucs_status_t muct_rdma_ep_atomic(muct_rdma_ep_t *ep, enum ibv_wr_opcode opcode,
@@ -33,11 +52,12 @@ static ucs_status_t muct_rdma_ep_atomic(muct_rdma_ep_t *ep, enum ibv_wr_opcode o
     muct_rdma_buf_t *buf;
     ucs_status_t status;
 
-    if (!muct_rdma_ep_iface(ep)->limits.has_atomics) {
-        return UCS_ERR_UNSUPPORTED;
+    status = muct_rdma_ep_check_ready(ep);
+    if (status != UCS_OK) {
+        return status;
     }
 
-    status = muct_rdma_ep_check_ready(ep);
+    status = muct_rdma_ep_check_atomic(ep, remote_addr);
     if (status != UCS_OK) {
         return status;
     }
