@@ -83,8 +83,10 @@ bool muct_xgmi_am_has(const muct_xgmi_iface_t *iface)
 
 /* ---- sending ---- */
 
-/* The peer has no place for our messages, but may have one for its own here: a third
- * process took the last place of the peer meanwhile. It would wait for answers. */
+/*
+ * The peer has no place for our messages, because a third process took the last one
+ * meanwhile. The peer may have a place here all the same, and would wait for answers.
+ */
 static void muct_xgmi_am_refuse_peer(muct_xgmi_ep_t *ep)
 {
     const muct_xgmi_iface_t *iface =
@@ -95,7 +97,7 @@ static void muct_xgmi_am_refuse_peer(muct_xgmi_ep_t *ep)
     muct_error("process 0x%" PRIx64 " or this one has %d senders of messages already",
                ep->owner, MUCT_XGMI_BOX_RINGS);
     if (place != NULL) {
-        muct_xgmi_inbox_refuse(iface->inbox, place); /* its endpoint fails */
+        muct_xgmi_inbox_refuse(iface->inbox, place); /* the sender's endpoint fails */
     }
 }
 

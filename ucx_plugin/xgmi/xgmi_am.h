@@ -11,8 +11,8 @@
  * The receiver can read a message when the call that sends it returns. It overtakes
  * copies, as they overtake each other, but not those before a fence.
  *
- * Statuses of sends, beside those of xgmi_ep.h: UCS_ERR_NO_RESOURCE: the receiver has
- * as many messages as fit, or copies before a fence run; add a pending request.
+ * Statuses of sends, beside those of xgmi_ep.h: UCS_ERR_NO_RESOURCE: the ring is full,
+ * or copies before a fence are still running; add a pending request.
  * UCS_ERR_INVALID_PARAM: no id, or too long. UCS_ERR_UNSUPPORTED: this interface
  * carries no messages, or the peer lives and carries none, and the endpoint lives on; a
  * message that only checks that the peer lives (UCT_SEND_FLAG_PEER_CHECK) counts as

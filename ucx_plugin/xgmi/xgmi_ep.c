@@ -11,7 +11,7 @@
 #include <string.h>
 
 
-/* ---- order and life signs ---- */
+/* ---- flush, fence and check ---- */
 
 void muct_xgmi_ep_set_error(muct_xgmi_ep_t *ep, ucs_status_t status)
 {
@@ -60,7 +60,7 @@ ucs_status_t muct_xgmi_ep_flush(uct_ep_h tl_ep, unsigned flags, uct_completion_t
     /* Copies are visible to all devices when they are over, so local means remote. */
     (void)flags;
     if ((ep->pending != NULL) && !ep->is_dispatching) {
-        return UCS_ERR_NO_RESOURCE; /* keep the order behind pending requests */
+        return UCS_ERR_NO_RESOURCE; /* keep the order: pending requests go first */
     }
     if (ep->num_not_over == 0) {
         return ep->has_sent ? muct_xgmi_ep_look(ep) : ep->status;
@@ -82,7 +82,7 @@ ucs_status_t muct_xgmi_ep_check(uct_ep_h tl_ep, unsigned flags, uct_completion_t
     muct_xgmi_ep_t *ep = ucs_derived_of(tl_ep, muct_xgmi_ep_t);
 
     (void)flags;
-    (void)comp; /* the result is known now */
+    (void)comp; /* the result is known already */
     (void)muct_xgmi_ep_look(ep);
     return UCS_OK;
 }
@@ -267,7 +267,7 @@ unsigned muct_xgmi_ep_dispatch_pending(muct_xgmi_iface_t *iface)
         if (!UCS_STATUS_IS_ERR(muct_xgmi_ep_dispatch_one(iface, ep))) {
             ++count;
         } else if (!muct_xgmi_ep_is_apart(iface, ep)) {
-            break; /* shared resources are exhausted */
+            break; /* the shared resources are exhausted */
         }
     }
 

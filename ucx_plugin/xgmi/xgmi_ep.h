@@ -14,7 +14,7 @@
  * request. UCS_ERR_REJECTED: the key was invalidated; the endpoint lives on.
  * UCS_ERR_UNREACHABLE: the memory cannot be mapped. UCS_ERR_INVALID_ADDR: beyond the
  * registered memory. UCS_ERR_CONNECTION_RESET: the peer's process is dead or its
- * interface is closed; the error handler is called, also when nothing is posted.
+ * interface is closed; the error handler is called, even if nothing is posted.
  */
 
 #include "xgmi/memory/xgmi_hold.h"
@@ -46,8 +46,8 @@ typedef struct muct_xgmi_ep {
     bool is_opening; /**< The last operation got no resource because a mapping is being
                         opened */
     uint64_t num_opened; /**< Mappings that the cache had opened before the request */
-    muct_xgmi_outbox_t *claim;  /**< Taken in the peer's box; NULL: it has none */
-    muct_xgmi_outbox_t *outbox; /**< The same, from the first message on */
+    muct_xgmi_outbox_t *claim;  /**< Place in the peer's box; NULL: it has none */
+    muct_xgmi_outbox_t *outbox; /**< The same outbox, set with the first message */
     bool has_sent;   /**< Messages since the last check that the peer lives */
     bool wants_room; /**< The last operation got no resource because the outbox is full
                       */

@@ -167,7 +167,7 @@ void muct_xgmi_iface_fenced(uct_completion_t *fences)
 {
     muct_xgmi_iface_t *iface = ucs_container_of(fences, muct_xgmi_iface_t, fences);
 
-    fences->status = UCS_OK; /* with the next progress: copies were over */
+    fences->status = UCS_OK; /* the next progress calls it: the copies were over */
     iface->moves.is_fenced = false;
 }
 
@@ -194,7 +194,8 @@ static ucs_status_t muct_xgmi_iface_fence_host(muct_xgmi_iface_t *iface)
     return UCS_STATUS_IS_ERR(status) ? status : UCS_OK;
 }
 
-/* Neither copies of one batch nor streams have an order: order all after all. */
+/* Neither copies of a batch nor streams are ordered: order all streams after all
+ * others. */
 ucs_status_t muct_xgmi_iface_fence(uct_iface_h tl_iface, unsigned flags)
 {
     muct_xgmi_iface_t *iface = ucs_derived_of(tl_iface, muct_xgmi_iface_t);
@@ -262,7 +263,7 @@ void muct_xgmi_iface_unwatch_peer(muct_xgmi_iface_t *iface,
     if (muct_xgmi_peer_fd(peer) >= 0) {
         (void)epoll_ctl(iface->epoll_fd, EPOLL_CTL_DEL, muct_xgmi_peer_fd(peer), NULL);
     }
-    /* otherwise its death causes no event, and its memory stays mapped for ever */
+    /* the peer is not watched any more: its memory would stay mapped after its death */
     muct_xgmi_map_drop_peer(iface->md->map, muct_xgmi_peer_owner(peer));
 }
 
@@ -274,7 +275,7 @@ ucs_status_t muct_xgmi_iface_claim(muct_xgmi_iface_t *iface, uint64_t owner,
 
     *claim_p = NULL;
     if (iface->inbox == NULL) {
-        return UCS_ERR_UNSUPPORTED; /* nor a bell, by which a receiver signals room */
+        return UCS_ERR_UNSUPPORTED; /* without it there is no bell to signal room */
     }
 
     *claim_p = muct_xgmi_outbox_share(&iface->outboxes, owner, id);
@@ -287,7 +288,7 @@ ucs_status_t muct_xgmi_iface_claim(muct_xgmi_iface_t *iface, uint64_t owner,
     if (status != UCS_OK) {
         return status;
     }
-    /* a peer with a box may answer */
+    /* the peer may answer, so it needs a place here */
     if (!muct_xgmi_outbox_has_place(iface->inbox->box, owner, id)) {
         muct_xgmi_outbox_close(*claim_p);
         *claim_p = NULL;
@@ -330,8 +331,8 @@ bool muct_xgmi_iface_hold(muct_xgmi_iface_t *iface, const muct_xgmi_iface_addr_t
     muct_xgmi_outbox_t *claim = NULL;
     bool is_refused;
 
-    /* a peer that has selected this transport for us has sent no other address: UCX
-     * 1.22 and 1.23 abort when no endpoint can be made to it */
+    /* a peer that is a sender here has selected this transport and sent no other
+     * address: UCX 1.22 and 1.23 abort when no endpoint can be made to it */
     is_refused = muct_xgmi_iface_has_refused(iface, addr) &&
                  !muct_xgmi_iface_is_sender(iface, addr);
     if (!is_refused &&

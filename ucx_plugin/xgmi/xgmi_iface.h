@@ -69,14 +69,14 @@ typedef struct muct_xgmi_iface {
     ucs_list_link_t apart_eps;   /**< Endpoints that wait for a mapping or a ring */
     ucs_list_link_t
         outboxes; /**< One outbox for each interface that messages are sent to */
-    muct_xgmi_outbox_t *held; /**< For the endpoint that UCP will make, or NULL */
+    muct_xgmi_outbox_t *held; /**< Claim for UCP's next endpoint, or NULL */
     struct {
         uint64_t owner; /**< 0: none */
         muct_xgmi_iface_id_t id;
         uint64_t at_ns;
     } refused; /**< The last peer without a place */
     muct_xgmi_map_watch_t map_watch;
-    unsigned open_limit_ms; /**< After which peers' memory fails to open */
+    unsigned open_limit_ms; /**< Time after which opening a peer's memory fails */
     muct_xgmi_stage_t stage;
     muct_xgmi_moves_t moves;
     muct_xgmi_flush_t *free_flushes;
@@ -209,12 +209,13 @@ ucs_status_t muct_xgmi_iface_claim(muct_xgmi_iface_t *iface, uint64_t owner,
  * and makes the endpoint then. The next call of this or of @ref
  * muct_xgmi_iface_drop_held returns it.
  *
- * @return Whether there is one, or need be none. A refusal is valid for a while.
+ * @return Whether the endpoint has a place or needs none. A refusal is valid for a
+ * while.
  */
 bool muct_xgmi_iface_hold(muct_xgmi_iface_t *iface, const muct_xgmi_iface_addr_t *addr);
 
 
-/** The endpoint has its own claim by now. */
+/** Drop the held claim: the endpoint has its own by now. */
 void muct_xgmi_iface_drop_held(muct_xgmi_iface_t *iface);
 
 

@@ -22,7 +22,7 @@
 typedef struct muct_xgmi_inval {
     struct muct_xgmi_inval *next;
     muct_xgmi_inval_mem_t mem;
-    uint32_t generation; /* void generation of the slot */
+    uint32_t generation; /* generation of the slot since its keys are void */
     uct_completion_t *comp;
     ucs_status_t status;
     uint64_t deadline_ms;

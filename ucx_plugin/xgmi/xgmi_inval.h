@@ -15,9 +15,9 @@
  * resources of finished copies of this process, so that two processes that wait at the
  * same time wait for copies and not for each other.
  *
- * Timeout. After it the completion has UCS_ERR_TIMED_OUT, and a warning is logged: a
- * living process has not reported the end of its copies. Copies that it has not started
- * by then will not start. Running copies cannot be called back.
+ * Timeout. If a living process does not report the end of its copies in time, the
+ * completion gets UCS_ERR_TIMED_OUT, and a warning is logged. Copies that it has not
+ * started by then will not start. Running copies cannot be called back.
  *
  * Threads. Any, but for @ref muct_xgmi_invals_init and @ref muct_xgmi_invals_cleanup.
  */
@@ -67,7 +67,8 @@ void muct_xgmi_invals_join(muct_xgmi_invals_t *invals, muct_xgmi_inval_watch_t *
                            muct_xgmi_wake_t *wake);
 
 
-/** Remove a closing interface. The last one waits for pending invalidations. */
+/** Remove a closing interface. The call for the last one waits for pending
+ * invalidations. */
 void muct_xgmi_invals_leave(muct_xgmi_invals_t *invals, muct_xgmi_inval_watch_t *watch);
 
 

@@ -228,7 +228,7 @@ static ucs_status_t muct_xgmi_mem_examine(const muct_xgmi_md_t *md, void *addres
     mem->device = muct_xgmi_md_default_device(md);
     muct_pin_init(&mem->pin, address, length, MUCT_PIN_UNTRIED);
     is_covered = muct_pin_is_covered(md->gpu, &mem->pin, &delta);
-    /* peers would pin it as well */
+    /* otherwise peers would pin it as well */
     mem->is_private = (flags & UCT_MD_MEM_FLAG_NONBLOCK) && !is_covered;
     if ((type != UCS_MEMORY_TYPE_HOST) && !is_covered) {
         muct_debug("%p is neither device memory nor pinned host memory", address);
@@ -555,7 +555,8 @@ static ucs_status_t muct_xgmi_md_open(uct_component_t *component, const char *na
     muct_xgmi_invals_init(&md->invals, (unsigned)(config->invalidate_timeout * 1e3));
     md->is_first = !muct_ucx_rocm_is_used();
     md->is_detecting = config->detect && md->is_first;
-    /* UCP takes the fastest lane for host memory. Others reach private memory, too. */
+    /* UCP takes the fastest lane for host memory. Other lanes reach private memory as
+     * well. */
     md->has_host = !muct_ucx_moves_host();
     md->word = config->has_private ? muct_xgmi_private_share(md->self.owner) : NULL;
     md->word_pid = getpid();

@@ -45,7 +45,7 @@ typedef struct muct_xgmi_md {
     bool is_detecting;
     bool has_host;  /**< Host memory is registered, too */
     uint64_t *word; /**< For copies of private memory (xgmi_private.h), or NULL */
-    pid_t word_pid; /**< Process that has made it */
+    pid_t word_pid; /**< Process that allocated the word */
 } muct_xgmi_md_t;
 
 /** Registered memory. */
@@ -55,7 +55,7 @@ typedef struct muct_xgmi_mem {
     int device; /**< Device of the memory; for host memory: the device that copies */
     bool is_host;
     bool is_private;       /**< Not memory of a file that peers can map */
-    bool may_copy;         /**< Peers may copy it nevertheless */
+    bool may_copy;         /**< Peers may nevertheless have the kernel copy it */
     muct_pin_t pin;        /**< Of host memory */
     muct_xgmi_file_t file; /**< File of host memory, once a key was packed */
     bool has_slot;

@@ -14,7 +14,7 @@
 
 struct muct_xgmi_move {
     ucs_list_link_t list;
-    muct_xgmi_ep_t *ep; /* NULL: it was destroyed */
+    muct_xgmi_ep_t *ep; /* NULL: the endpoint was destroyed */
     muct_xgmi_peer_t *peer;
     muct_xgmi_private_t private;
     uint32_t slot;
@@ -24,7 +24,7 @@ struct muct_xgmi_move {
     uint64_t local;
     uint64_t remote;
     uint64_t length;
-    uint64_t started;   /* bytes that are or were in segments */
+    uint64_t started;   /* bytes that were put into segments so far */
     unsigned num_parts; /* in segments */
     uint64_t stamp;
     ucs_status_t status;
@@ -113,7 +113,7 @@ ucs_status_t muct_xgmi_moves_copy(muct_xgmi_ep_t *ep, int dir,
 }
 
 
-/* ---- the end ---- */
+/* ---- completion ---- */
 
 static void muct_xgmi_moves_call_markers(muct_xgmi_moves_t *moves)
 {
@@ -129,7 +129,7 @@ static void muct_xgmi_moves_call_markers(muct_xgmi_moves_t *moves)
     }
 }
 
-/* The status for the user. */
+/* Determine the status to report to the user. */
 static ucs_status_t muct_xgmi_move_report(const muct_xgmi_move_t *move)
 {
     muct_xgmi_ep_t *ep = move->ep;
@@ -175,7 +175,7 @@ static bool muct_xgmi_move_is_stopped(const muct_xgmi_move_t *move)
            (move->ep->status != UCS_OK);
 }
 
-/* @return Moves that have ended with it. */
+/* @return Number of moves that end with the segment. */
 static unsigned muct_xgmi_segment_finish(muct_xgmi_moves_t *moves,
                                          muct_xgmi_segment_t *segment)
 {
@@ -252,7 +252,7 @@ static void muct_xgmi_segment_copy(muct_xgmi_iface_t *iface,
                                 is_put ? part->local : part->host, part->length);
         }
     }
-    queue->last_local = NULL; /* the segment is used again */
+    queue->last_local = NULL; /* a later part at this address has other memory */
     muct_xgmi_queue_commit(queue, muct_xgmi_segment_copied, iface, segment);
 }
 
@@ -266,7 +266,9 @@ static bool muct_xgmi_segment_has_good(const muct_xgmi_segment_t *segment)
     return part < segment->parts + segment->num_parts;
 }
 
-/* Take bytes of the first moves that go the same way. */
+/*
+ * Fill a segment with bytes of the first moves that have the same direction and device.
+ */
 static void muct_xgmi_segment_cut(muct_xgmi_moves_t *moves,
                                   muct_xgmi_segment_t *segment)
 {
@@ -374,7 +376,7 @@ static void muct_xgmi_moves_copy_read(muct_xgmi_iface_t *iface)
     while ((segment = iface->moves.read) != NULL) {
         status = muct_xgmi_segment_queue(iface, segment->dir, segment->device, &queue);
         if (status != UCS_OK) {
-            return; /* the queue is there, so it has no room */
+            return; /* the queue exists, so it has no room */
         }
         iface->moves.read = segment->next;
         muct_xgmi_segment_copy(iface, segment, queue);

@@ -8,15 +8,15 @@
  * Puts to and gets from private host memory of other processes.
  *
  * A move is cut into segments. Threads copy them between the peer's memory and host
- * memory of this process (xgmi_mover.h): the user's, or a pinned buffer between which
- * and GPU memory a queue copies. So one segment crosses the bus while others are
+ * memory of this process (xgmi_mover.h): the user's, or a pinned buffer. A queue copies
+ * between that buffer and GPU memory. So one segment crosses the bus while others are
  * copied in memory. Short moves share a segment.
  *
  * Each part of a segment is announced to the owner for as long as the kernel copies it
  * (xgmi_peer.h): invalidation waits for a part, not for a move.
  *
- * Order. Moves have none among each other, nor with copies. A fence lets those before
- * it end before anything after it begins.
+ * Order. Moves are not ordered among each other, nor with copies. Moves before a fence
+ * end before anything after it begins.
  *
  * Threads. One at a time.
  */
@@ -45,7 +45,7 @@ struct muct_xgmi_ep;
 struct muct_xgmi_iface;
 typedef struct muct_xgmi_move muct_xgmi_move_t;
 
-/** Fails an endpoint. */
+/** Function that fails an endpoint. */
 typedef void (*muct_xgmi_moves_fail_t)(struct muct_xgmi_ep *ep, ucs_status_t status);
 
 /** Flush that waits for moves. */
@@ -59,7 +59,7 @@ typedef struct muct_xgmi_moves_marker {
 typedef struct muct_xgmi_part {
     muct_xgmi_move_t *move;
     uint64_t local;  /**< The user's memory */
-    uint64_t host;   /**< The same, or in the buffer */
+    uint64_t host;   /**< Same address, or the place in the buffer */
     uint64_t remote; /**< The owner's address */
     uint64_t length;
     ucs_status_t status;
@@ -70,7 +70,7 @@ typedef struct muct_xgmi_segment {
     struct muct_xgmi_segment *next;
     int dir;
     int device;                 /**< -1: the user's memory is the host's */
-    muct_xgmi_buffer_t *buffer; /**< NULL then */
+    muct_xgmi_buffer_t *buffer; /**< NULL if the user's memory is the host's */
     unsigned num_parts;
     muct_xgmi_part_t parts[MUCT_XGMI_SEGMENT_PARTS];
 } muct_xgmi_segment_t;
@@ -81,11 +81,11 @@ typedef struct muct_xgmi_moves {
     muct_xgmi_moves_fail_t fail;
     muct_xgmi_stage_t stage;
     ucs_list_link_t list;   /**< In the order of posting */
-    unsigned count;         /**< Of the list */
+    unsigned count;         /**< Number of moves in the list */
     muct_xgmi_move_t *next; /**< First one with bytes that are in no segment, or NULL */
-    uint64_t stamp;         /**< Of the last one */
-    bool is_fenced;         /**< A fence waits for moves, and what follows for it */
-    bool has_work;          /**< Progress may cut a segment */
+    uint64_t stamp;         /**< Stamp of the last move */
+    bool is_fenced; /**< A fence waits for moves, and later operations for the fence */
+    bool has_work;  /**< Progress may cut a segment */
     bool is_closing;
     muct_xgmi_moves_marker_t *markers, **last_marker;
     muct_xgmi_segment_t *free;
@@ -120,7 +120,8 @@ typedef struct muct_xgmi_move_params {
 
 
 /**
- * Add a move to a list that nothing works on yet.
+ * Add a move to the caller's list. It starts with
+ * @ref muct_xgmi_moves_commit.
  *
  * @return UCS_OK; UCS_ERR_NO_RESOURCE: add a pending request; or another error.
  */

@@ -101,8 +101,8 @@ static void muct_xgmi_iface_on_process_exit(muct_xgmi_iface_t *iface,
     muct_xgmi_ep_set_error(ep, UCS_ERR_CONNECTION_RESET);
 }
 
-/* Whether anything but the bell has woken this thread. A peer that died while it
- * rang the bell has not counted the ring, which would cause wakeups for ever. */
+/* Whether anything but the bell has woken this thread. A peer that died while ringing
+ * the bell has not counted that ring, which would cause endless wakeups. */
 static bool muct_xgmi_iface_has_event(muct_xgmi_iface_t *iface)
 {
     struct epoll_event events[2];
@@ -121,8 +121,8 @@ static bool muct_xgmi_iface_has_event(muct_xgmi_iface_t *iface)
     return has_event;
 }
 
-/* An endpoint may have failed by a check or a flush that noticed the death first: its
- * descriptor would wake the thread for ever. */
+/* A check or a flush may have noticed the death first and failed the endpoint: without
+ * this its descriptor would wake the thread again and again. */
 static bool muct_xgmi_iface_may_be_dead(const muct_xgmi_ep_t *ep, bool has_event)
 {
     return (ep->status == UCS_OK) ? has_event || (muct_xgmi_peer_fd(ep->peer) < 0)
@@ -321,22 +321,22 @@ ucs_status_t muct_xgmi_iface_event_arm(uct_iface_h tl_iface, unsigned events)
 
     (void)events;
     if (muct_xgmi_wake_drain(iface->wake, now_ns) || iface->has_unreported_error) {
-        return UCS_ERR_BUSY; /* for progress to read */
+        return UCS_ERR_BUSY; /* progress reads the events */
     }
     if (iface->inbox != NULL) {
         muct_xgmi_inbox_silence(
-            iface->inbox); /* drain first: later messages may ring again */
+            iface->inbox); /* drain the pipe first: later messages may ring again */
     }
     muct_xgmi_ep_arm_apart(iface);
     if (!iface->is_out_of_resources && !ucs_list_is_empty(&iface->waiting_eps)) {
-        return UCS_ERR_BUSY; /* for progress to retry */
+        return UCS_ERR_BUSY; /* progress retries the operations */
     }
     if (!muct_xgmi_moves_are_idle(&iface->moves) &&
         !muct_xgmi_moves_arm(&iface->moves)) {
-        return UCS_ERR_BUSY; /* for progress to go on with them */
+        return UCS_ERR_BUSY; /* progress continues the moves */
     }
     if (muct_xgmi_iface_stand_aside(iface, now_ns)) {
-        return UCS_ERR_BUSY; /* no check for a long time */
+        return UCS_ERR_BUSY; /* the queues were not checked for a long time */
     }
 
     for (i = 0; (i < iface->num_queues) && (status == UCS_OK); ++i) {
@@ -352,8 +352,8 @@ ucs_status_t muct_xgmi_iface_event_arm(uct_iface_h tl_iface, unsigned events)
         if (!ucs_list_is_empty(&iface->eps)) { /* a closing peer causes no event */
             status = muct_xgmi_wake_in(iface->wake, now_ns, MUCT_XGMI_LOOK_AT_PEERS_NS);
         }
-        if (muct_xgmi_invals_are_there(&iface->md->invals)) { /* and no event comes when
-                                                               * copies end */
+        /* the end of another process's copies causes no event */
+        if (muct_xgmi_invals_are_there(&iface->md->invals)) {
             status =
                 muct_xgmi_wake_in(iface->wake, now_ns, MUCT_XGMI_LOOK_AT_INVALS_NS);
         }

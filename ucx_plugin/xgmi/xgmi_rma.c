@@ -67,8 +67,8 @@ ucs_status_t muct_xgmi_ep_await(muct_xgmi_ep_t *ep, int device, uct_mem_h const 
     ep->is_opening = false; /* the next try finds memory that was opened meanwhile */
     ep->wants_room = false;
     atomic_store(&iface->map_watch.is_waiting, true);
-    ep->num_opened = muct_xgmi_map_num_opened(map); /* look up after reading the count,
-                                                     * so that no opening is missed */
+    /* read the count before the look-up, so that no opening is missed */
+    ep->num_opened = muct_xgmi_map_num_opened(map);
     for (i = 0; (i < count) && !UCS_STATUS_IS_ERR(status); ++i) {
         if ((i > 0) && (rkeys[i] == rkeys[i - 1]) &&
             ((memhs == NULL) || (memhs[i] == memhs[i - 1]))) {
@@ -319,7 +319,8 @@ static UCS_F_NOINLINE ssize_t muct_xgmi_ep_put_private(muct_xgmi_ep_t *ep,
     if (status != UCS_OK) {
         return status;
     }
-    if (iface->fences.count > 0) { /* before packing, which must happen once */
+    /* check this before packing, which must happen once */
+    if (iface->fences.count > 0) {
         return muct_xgmi_ep_no_resource(ep, UCS_ERR_NO_RESOURCE);
     }
     data = malloc(iface->stage.size);
@@ -446,7 +447,7 @@ ssize_t muct_xgmi_ep_put_bcopy(uct_ep_h tl_ep, uct_pack_callback_t pack_cb, void
         return status;
     }
 
-    /* before packing, which must happen once; zero bytes need no key */
+    /* check this before packing, which must happen once; zero bytes need no key */
     if (rkey != UCT_INVALID_RKEY) {
         status = muct_xgmi_queue_find(queue, (const muct_xgmi_rkey_t *)rkey, &window);
     }
@@ -471,7 +472,7 @@ ucs_status_t muct_xgmi_ep_get_bcopy(uct_ep_h tl_ep, uct_unpack_callback_t unpack
     ucs_status_t status;
 
     if (length == 0) {
-        unpack_cb(arg, ep, 0); /* memcpy wants a valid address for no bytes too */
+        unpack_cb(arg, ep, 0); /* memcpy() requires a valid address for 0 bytes, too */
         return UCS_OK;
     }
     if (muct_xgmi_rkey_is_private(rkey)) {

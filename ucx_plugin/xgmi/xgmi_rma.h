@@ -106,7 +106,7 @@ static inline void muct_xgmi_ep_let_go(muct_xgmi_ep_t *ep, muct_xgmi_map_t *map)
 }
 
 
-/** Returns the status; pending requests are accepted from now on. */
+/** Set that pending requests are accepted from now on. @return @a status. */
 static inline ucs_status_t muct_xgmi_ep_no_resource(muct_xgmi_ep_t *ep,
                                                     ucs_status_t status)
 {

@@ -45,10 +45,10 @@ typedef struct muct_xgmi_sgl {
 typedef struct muct_xgmi_sgl_last {
     const muct_xgmi_mem_t *mem;
     uct_rkey_t rkey;
-    uint64_t local, remote; /* to be added to its addresses */
+    uint64_t local, remote; /* offsets to add to local and remote addresses */
     muct_xgmi_window_t window;
     uint64_t length;
-    uint64_t num_tiles;    /* limit for an aligned destination; 0: no length is known */
+    uint64_t num_tiles;    /* if the destination is aligned; 0: no length is known */
     uint64_t max_distance; /* largest offset of its remote address in the window */
 } muct_xgmi_sgl_last_t;
 
@@ -232,7 +232,7 @@ static UCS_F_ALWAYS_INLINE size_t muct_xgmi_sgl_add_same(
     return k;
 }
 
-/* Two values of an array, wherever it is. */
+/* Two values of an array, at any alignment. */
 typedef uint64_t muct_xgmi_sgl_pair_t
     __attribute__((vector_size(16), aligned(8), may_alias));
 
@@ -597,15 +597,15 @@ static UCS_F_NOINLINE ucs_status_t muct_xgmi_sgl_refuse(muct_xgmi_ep_t *ep,
     if (status == UCS_INPROGRESS) {
         return muct_xgmi_ep_await(ep, 0, sgl->memhs, sgl->rkeys, sgl->count);
     }
-    /* a list that has private memory is posted once more, in parts */
+    /* a list that has private memory keeps its mappings: it is posted again in parts */
     if ((status != UCS_ERR_NO_RESOURCE) && (status != UCS_ERR_NOT_IMPLEMENTED)) {
         muct_xgmi_ep_let_go(ep, map);
     }
     return muct_xgmi_ep_no_resource(ep, status);
 }
 
-/* Post a list with local memory of several devices, to all queues or none. Rare, so
- * simple. */
+/* Post a list with local memory of several devices to all of their queues, or to none.
+ * This case is rare, so the code is simple. */
 static UCS_F_NOINLINE ucs_status_t muct_xgmi_sgl_post_mixed(muct_xgmi_ep_t *ep,
                                                             muct_xgmi_iface_t *iface,
                                                             muct_xgmi_dir_t dir,
@@ -630,7 +630,7 @@ static UCS_F_NOINLINE ucs_status_t muct_xgmi_sgl_post_mixed(muct_xgmi_ep_t *ep,
         }
     }
 
-    /* count first: the user's completion ends with the last queue */
+    /* increase the count first: the user's completion ends with the last queue */
     if (comp != NULL) {
         comp->count += (int)queues.num - 1;
     }
@@ -745,8 +745,8 @@ static ucs_status_t muct_xgmi_sgl_split(muct_xgmi_ep_t *ep, muct_xgmi_dir_t dir,
     return status;
 }
 
-/* A list with private memory of the peer: the kernel copies its entries, and devices
- * the others. */
+/* Post a list with private memory of the peer: the kernel copies those entries, and
+ * devices copy the others. */
 static UCS_F_NOINLINE ucs_status_t muct_xgmi_sgl_post_private(
     muct_xgmi_ep_t *ep, muct_xgmi_iface_t *iface, muct_xgmi_dir_t dir,
     const muct_xgmi_sgl_t *sgl, uct_completion_t *comp)
@@ -765,7 +765,7 @@ static UCS_F_NOINLINE ucs_status_t muct_xgmi_sgl_post_private(
     status = muct_xgmi_sgl_split(ep, dir, sgl, comp, arrays, &rest.count, &moves);
     if (status != UCS_OK) {
         status = muct_xgmi_sgl_refuse(ep, sgl, status);
-    } else if (rest.count > 0) { /* this call waits by itself, also for memory */
+    } else if (rest.count > 0) { /* this call also prepares waiting for memory */
         rest.buffers = (void **)arrays;
         rest.lengths = arrays + total;
         rest.memhs = (uct_mem_h *)(arrays + (2 * total));
@@ -776,7 +776,7 @@ static UCS_F_NOINLINE ucs_status_t muct_xgmi_sgl_post_private(
     if (UCS_STATUS_IS_ERR(status)) {
         muct_xgmi_moves_drop(&moves);
     } else {
-        if (comp != NULL) { /* one call for each move, and one for the rest */
+        if (comp != NULL) { /* it is called for each move, and once for the rest */
             comp->count += (int)(total - rest.count) - (status != UCS_INPROGRESS);
         }
         muct_xgmi_moves_commit(ep, &moves);

@@ -2,7 +2,7 @@
 
 /*
  * Random words in the files that mori_xgmi shares, as another process of the same user
- * could write them, and random addresses and keys. Nothing may crash, wait for ever or
+ * could write them, and random addresses and keys. Nothing may crash, wait forever or
  * lose a message of a sender that was left alone. A round depends on its number alone,
  * so a failure comes again.
  */

@@ -18,10 +18,11 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* Unsuccessful polls of a flag after which the runtime is queried for errors. */
+/* Number of unsuccessful polls of a flag, after which the runtime is queried for
+ * errors. */
 #define MUCT_XGMI_POLLS_TO_LOOK 65536
 
-/* Launches after which the stream gets a marker. */
+/* Number of launches after which the stream gets a marker. */
 #define MUCT_XGMI_LAUNCHES_TO_MARK 64
 
 /* The smallest part of a run that is worth an engine of its own. */
@@ -465,7 +466,7 @@ static void muct_xgmi_batch_start_runs(muct_xgmi_queue_t *queue,
     }
 }
 
-/* A run of pieces justifies a launch by itself. */
+/* Whether copy calls suffice: there are few entries, and none is a run of pieces. */
 static bool muct_xgmi_batch_is_few(const muct_xgmi_queue_t *queue)
 {
     return (muct_xgmi_list_count(&queue->list) <= queue->config->max_calls) &&
@@ -494,7 +495,7 @@ void muct_xgmi_batch_start(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch)
 /* ---- finishing ---- */
 
 /*
- * Query whether the device has failed, as the batch's word in host memory is not
+ * Query whether the device has failed, when the batch's word in host memory is not
  * written. The query is rare and breaks no capture.
  */
 static bool muct_xgmi_queue_poll_batch(muct_xgmi_queue_t *queue,
@@ -593,7 +594,7 @@ void muct_xgmi_batch_finish(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch,
     muct_xgmi_op_t *op;
 
     for (op = batch->ops; op < batch->end_op; ++op) {
-        op->is_refused &= (status == UCS_OK); /* else all have the same reason */
+        op->is_refused &= (status == UCS_OK); /* else all get the batch's status */
         op->done(op, op->is_refused ? UCS_ERR_IO_ERROR : status);
     }
 

@@ -36,18 +36,18 @@ struct muct_xgmi_batch {
     muct_xgmi_entry_t *entries; /* pinned */
     muct_xgmi_op_t *ops;
     muct_xgmi_op_t *end_op;
-    pthread_t thread; /* that opened it */
+    pthread_t thread; /* thread that opened the batch */
     muct_xgmi_marker_t *markers, **markers_tail;
     muct_xgmi_use_t *uses;
     unsigned num_uses, max_uses;
     const muct_xgmi_peer_t *peers[MUCT_XGMI_MAX_COUNTED_PEERS]; /* each once */
     unsigned num_peers;
     muct_xgmi_run_t runs[MUCT_XGMI_MAX_RUNS];
-    unsigned waits_for; /* and has not seen over, as the launch */
+    unsigned waits_for; /* bit mask of streams that the batch still waits for */
     bool has_launch;
-    unsigned used; /* values of both at the start of the batch */
+    unsigned used; /* waits_for and has_launch when the batch started */
     bool was_launched;
-    unsigned launch_stream; /* for its launch and calls */
+    unsigned launch_stream; /* index of the stream for its launch and calls */
     uint32_t sequence;
     uint64_t armed_at_ns; /* first time a thread slept for it; 0: never */
     ucs_status_t status;

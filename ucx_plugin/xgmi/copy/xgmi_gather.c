@@ -10,7 +10,7 @@
 #define MUCT_XGMI_GATHER_MIN_QUIET_NS 1000
 #define MUCT_XGMI_GATHER_MAX_QUIET_NS 10000
 
-/* Time for each operation since the last check below which a series continues. */
+/* Time per operation since the last check; a series continues below it. */
 #define MUCT_XGMI_GATHER_ROW_NS 1000
 
 /* Time for which a series is checked in every call of progress. */

@@ -23,8 +23,8 @@
  * change of layout makes them. Its tiles are of whole pieces, and a lane computes its
  * place in them. Shapes are few, so they come with the argument.
  *
- * Thread blocks are not equally fast: some share the way to the link. Therefore the
- * tail of a long list is in no block's range. A block that is done with its range takes
+ * Thread blocks are not equally fast: some share a path to the link. Therefore the tail
+ * of a long list is in no block's range. A block that is done with its range takes
  * tiles of the tail, wave by wave, until none is left.
  *
  * Tile numbers fit in 32 bits: 16 TiB a launch, more than devices have.

@@ -79,7 +79,8 @@ void muct_xgmi_list_init(muct_xgmi_list_t *list, void *memory, size_t capacity)
     list->alike.count = 0;
 }
 
-/* Largest unit that divides all of these; single bytes if no larger one does. */
+/* Largest unit that divides all values whose bits were combined here; one byte if no
+ * larger one does. */
 static uint32_t muct_xgmi_list_unit(uint64_t bits)
 {
     if (bits % 4 != 0) {

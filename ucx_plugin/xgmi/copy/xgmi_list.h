@@ -113,9 +113,9 @@ void muct_xgmi_list_finish(const muct_xgmi_list_t *list, uint32_t max_blocks,
 /**
  * Add a run as one entry, of any alignment.
  *
- * @return Whether it was added; false: the list or its table of shapes is full, or the
- *         pieces are too long to share a tile, or too many. Nothing happened then, and
- *         the pieces can be added one by one.
+ * @return true: the run was added. false: nothing was added, because the list or its
+ * table of shapes is full, or the pieces are too many, or too long to share a tile.
+ * They can be added one by one.
  */
 bool muct_xgmi_list_add_run(muct_xgmi_list_t *list, const muct_xgmi_strided_t *run);
 

@@ -8,7 +8,7 @@
 
 #include <stdatomic.h>
 
-/* Warn that lists to this GPU are many times slower than with the kernel. A build
+/* Warn that lists on this GPU are many times slower than with the kernel. A build
  * without a kernel warns once per process, as it affects all devices. */
 static void muct_xgmi_loader_warn(const muct_gpu_t *gpu, int device, int ret)
 {

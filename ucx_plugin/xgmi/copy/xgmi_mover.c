@@ -52,7 +52,7 @@ static void *muct_xgmi_mover_main(void *arg)
     muct_xgmi_mover_t *mover = arg;
     muct_xgmi_job_t *job;
 
-    (void)prctl(PR_SET_NAME, "mori-mover"); /* else its creator's name */
+    (void)prctl(PR_SET_NAME, "mori-mover"); /* a thread inherits its creator's name */
     pthread_mutex_lock(&mover->lock);
     while (!mover->is_ending) {
         job = mover->first;
@@ -92,7 +92,7 @@ static void muct_xgmi_mover_start(muct_xgmi_mover_t *mover)
 void muct_xgmi_mover_cleanup(muct_xgmi_mover_t *mover)
 {
     if (mover->pid != getpid()) {
-        return; /* a forked child has no threads, and perhaps a held lock */
+        return; /* a forked child has no threads; its copy of the lock may be held */
     }
 
     pthread_mutex_lock(&mover->lock);

@@ -29,7 +29,7 @@ typedef struct muct_xgmi_job {
     void (*run)(struct muct_xgmi_job *job);
 } muct_xgmi_job_t;
 
-/** Zeros, and a wake. */
+/** A mover: zeros, and a wake. */
 typedef struct muct_xgmi_mover {
     muct_xgmi_wake_t *wake; /**< Signalled once after @ref muct_xgmi_mover_arm */
     pthread_mutex_t lock;
@@ -53,16 +53,16 @@ void muct_xgmi_mover_init(muct_xgmi_mover_t *mover, muct_xgmi_wake_t *wake);
 void muct_xgmi_mover_cleanup(muct_xgmi_mover_t *mover);
 
 
-/** Have a job run, by this thread when no thread can be started. */
+/** Start a job. If no thread can be started, the calling thread runs it. */
 void muct_xgmi_mover_add(muct_xgmi_mover_t *mover, muct_xgmi_job_t *job);
 
 
-/** Take the jobs that are over, linked by @a next, or NULL. */
+/** Take the jobs that have ended, linked by @a next, or NULL. */
 muct_xgmi_job_t *muct_xgmi_mover_take(muct_xgmi_mover_t *mover);
 
 
-/** Have the next end of a job wake the sleeping thread. @return false: a job is over.
- */
+/** Let the next job that ends wake the sleeping thread. @return false: a job has ended
+ * already. */
 bool muct_xgmi_mover_arm(muct_xgmi_mover_t *mover);
 
 #endif

@@ -317,7 +317,7 @@ void muct_xgmi_queue_disown(muct_xgmi_queue_t *queue, const void *owner)
 static pthread_mutex_t muct_xgmi_queues_lock = PTHREAD_MUTEX_INITIALIZER;
 static muct_xgmi_queue_t *muct_xgmi_queues;
 
-/* The parent's queues may be locked, and start nothing in a child */
+/* In a forked child the parent's queues may be locked, and must not start anything */
 static void muct_xgmi_queues_forked(void)
 {
     (void)pthread_mutex_init(&muct_xgmi_queues_lock, NULL);

@@ -78,7 +78,7 @@ ucs_status_t muct_xgmi_queue_arm(muct_xgmi_queue_t *queue, uint64_t now_ns)
 
     if ((queue->open != NULL) && muct_xgmi_queue_may_start(queue)) {
         if (!muct_xgmi_gather_is_steady(&queue->gather, now_ns)) {
-            return UCS_ERR_BUSY; /* to be started by progress */
+            return UCS_ERR_BUSY; /* progress starts the list */
         }
         status = muct_xgmi_wake_in(queue->wake, now_ns, MUCT_XGMI_GATHER_LOOK_NS);
     }

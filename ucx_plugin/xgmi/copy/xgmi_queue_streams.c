@@ -24,8 +24,8 @@ static int muct_xgmi_queue_add_stream(muct_xgmi_queue_t *queue)
     int least = 0, greatest = 0;
     int ret;
 
-    /* the highest priority: copies do not wait for compute. Zero where it is unknown.
-     */
+    /* the highest priority, so that copies do not wait for compute; zero where it is
+     * unknown */
     ret = queue->gpu->device_get_stream_priority_range(&least, &greatest);
     (void)muct_gpu_forget(queue->gpu, ret);
     ret = queue->gpu->stream_create_with_priority(
@@ -92,7 +92,7 @@ unsigned muct_xgmi_queue_open_engines(muct_xgmi_queue_t *queue)
     if (queue->num_streams > num_launch_streams) {
         muct_xgmi_queue_order_launches(queue);
     } else {
-        queue->min_run = SIZE_MAX; /* such runs go to the list from now on */
+        queue->min_run = SIZE_MAX; /* such runs are added to the list from now on */
     }
     muct_gpu_unrelax(queue->gpu, mode);
     return queue->num_streams - num_launch_streams;

@@ -49,7 +49,7 @@ static void *muct_xgmi_closer_main(void *arg)
     muct_xgmi_closing_t *closing;
     bool is_given_up;
 
-    (void)prctl(PR_SET_NAME, "mori-closer"); /* else its creator's name */
+    (void)prctl(PR_SET_NAME, "mori-closer"); /* a thread inherits its creator's name */
     (void)muct_gpu_relax(closer->gpu);
     pthread_mutex_lock(&closer->lock);
     for (;;) {

@@ -8,8 +8,8 @@
  * Closes mappings of peers' memory from a thread of its own.
  *
  * AMD's runtime waits for all streams of the device in hipIpcCloseMemHandle. A thread
- * that copies, posts or finds a peer dead must not wait so long: a stream may wait for
- * that same peer.
+ * that copies, posts or finds a peer dead must not wait that long: a stream may itself
+ * wait for that peer.
  *
  * Threads. All calls may be made from several threads, but destroy is the last one.
  */
@@ -33,9 +33,8 @@ ucs_status_t muct_xgmi_closer_create(const muct_gpu_t *gpu,
 
 
 /**
- * Close the remaining mappings and free the closer. When a device is busy for longer
- * than
- * @a limit_ms, a warning says so and the mappings stay.
+ * Close the remaining mappings and free the closer. If a device is busy for longer than
+ * @a limit_ms, log a warning and keep the mappings.
  */
 void muct_xgmi_closer_destroy(muct_xgmi_closer_t *closer, unsigned limit_ms);
 

@@ -49,7 +49,7 @@ typedef struct muct_xgmi_file_open {
 /** A line of /proc/self/maps. */
 typedef struct muct_xgmi_file_line {
     uint64_t start, end, offset, device, inode;
-    bool is_shared; /* and may be written */
+    bool is_shared; /* shared and writable */
     char path[4096];
 } muct_xgmi_file_line_t;
 
@@ -106,7 +106,7 @@ static bool muct_xgmi_file_read_line(FILE *maps, muct_xgmi_file_line_t *line)
     return true;
 }
 
-/* Finds the lines of the range; they must continue each other. */
+/* Find the lines that cover the range; they must map adjacent parts of one file. */
 static bool muct_xgmi_file_find_lines(uint64_t address, uint64_t length,
                                       muct_xgmi_file_line_t *found)
 {
@@ -287,8 +287,8 @@ static bool muct_xgmi_file_has(int fd, uint64_t offset, uint64_t length)
     return (offset <= size) && (length <= size - offset);
 }
 
-/* Opens the path only if it is the peer's file in memory: opening a device or a
- * terminal may have effects. */
+/* Open the path only if it is the peer's memory file: opening a device or a terminal
+ * may have side effects. */
 static int muct_xgmi_file_open_peers(const char *path, uint64_t device, uint64_t inode)
 {
     int found = open(path, O_PATH | O_CLOEXEC);
@@ -309,7 +309,7 @@ static int muct_xgmi_file_open_peers(const char *path, uint64_t device, uint64_t
     return fd;
 }
 
-/* Reads a byte of each page by a call that fails where the process would get SIGBUS. */
+/* Read a byte of each page by a call that fails where an access would raise SIGBUS. */
 static bool muct_xgmi_file_touch(char *host, size_t length)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE), at = 0, num;

@@ -9,7 +9,7 @@
  * /dev/shm, hugetlbfs).
  *
  * The owner keeps a descriptor of the file. A peer opens it by the owner's entry in
- * /proc, which the kernel allows to the same user only, checks that it is the file of
+ * /proc, which the kernel allows only to the same user, checks that it is the file of
  * the key, maps it, and pins its mapping for its own GPUs.
  *
  * Threads. All calls may be made from several threads.

@@ -18,7 +18,7 @@ bool muct_xgmi_leave_should(muct_xgmi_leave_t *leave, uint64_t posted, uint64_t 
         leave->posted_at = now_ns;
     }
     if ((now_ns - leave->posted_at) >= MUCT_XGMI_LEAVE_BEHIND_NS) {
-        leave->comes = false; /* until that thread is seen again */
+        leave->comes = false; /* until that thread makes progress again */
         return false;
     }
 

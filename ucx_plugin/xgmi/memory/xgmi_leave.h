@@ -12,9 +12,9 @@
  * for each when the list is over. Their requests are in the cache of the processor that
  * posted them. Another processor needs two to three times as long to complete them,
  * under the lock that posts need, and the next post of the same request costs more as
- * well. So a thread that only makes progress leaves such a list for a while to a thread
- * that was seen to make progress itself. That time ends some microseconds after the
- * thread's last post.
+ * well. So a thread that only makes progress leaves such a list for a while to its
+ * posting thread, if that thread makes progress as well. That time ends some
+ * microseconds after the thread's last post.
  *
  * Threads. One at a time.
  */

@@ -40,13 +40,13 @@
 /* Calls of hipIpcOpenMemHandle() for one allocation of a living peer. */
 #define MUCT_XGMI_MAP_OPEN_TRIES 3
 
-/* How long closing, and what is being opened, may take in the end. */
+/* How long pending opens and closes may take when the cache is destroyed. */
 #define MUCT_XGMI_MAP_END_LIMIT_MS 10000
 
 
 #define MUCT_XGMI_MAP_NUM_BUCKETS 8192
 
-/* Number of evicted regions of which keys are kept. */
+/* Number of evicted regions that are remembered. */
 #define MUCT_XGMI_MAP_NUM_EVICTED 4096
 
 typedef struct muct_xgmi_map_region {
@@ -68,19 +68,19 @@ struct muct_xgmi_map {
     const muct_gpu_t *gpu;
     muct_xgmi_map_config_t config;
     pthread_mutex_t lock;
-    pthread_cond_t opened; /* or failed to */
+    pthread_cond_t opened; /* a region was opened or failed to open */
     muct_xgmi_closer_t *closer;
     muct_xgmi_opener_t *opener;
     muct_xgmi_way_t *ways;
     muct_xgmi_map_watch_t *watches;
-    _Atomic uint64_t num_opened; /* or failed to */
+    _Atomic uint64_t num_opened; /* counts failures as well */
     ucs_list_link_t openings;    /* first come, first served of each peer */
     ucs_list_link_t idle;
     unsigned num_idle;
     size_t idle_size;
     unsigned num_regions;
-    bool has_warned;                             /* of limits that are too low */
-    uint64_t evicted[MUCT_XGMI_MAP_NUM_EVICTED]; /* identities, by themselves */
+    bool has_warned; /* a warning about too low limits was logged */
+    uint64_t evicted[MUCT_XGMI_MAP_NUM_EVICTED]; /* identities, hashed by their value */
     muct_xgmi_map_region_t *buckets[MUCT_XGMI_MAP_NUM_BUCKETS];
 };
 
@@ -89,7 +89,7 @@ struct muct_xgmi_map {
 typedef struct muct_xgmi_map_opening {
     muct_xgmi_opening_t super;
     ucs_list_link_t list;
-    uint64_t started_ns; /* 0: it waits for others of its peer */
+    uint64_t started_ns; /* 0: it waits behind others of its peer */
     muct_xgmi_map_t *map;
     muct_xgmi_map_region_t *region;
     muct_xgmi_peer_t *peer;
@@ -138,7 +138,7 @@ static void muct_xgmi_map_remove_idle(muct_xgmi_map_t *map,
     map->idle_size -= region->super.length;
 }
 
-/* A number that another region is unlikely to have, and never 0. */
+/* A hash of the region that is never 0. */
 static uint64_t muct_xgmi_map_identity(const muct_xgmi_map_region_t *region)
 {
     const uint64_t factor = UINT64_C(0x9e3779b97f4a7c15);
@@ -240,7 +240,7 @@ static void muct_xgmi_map_count(muct_xgmi_map_t *map,
     muct_xgmi_map_warn_evicted(map, region);
 }
 
-/* Locked. The last reference to a region goes. */
+/* Locked. Handle the release of the last reference to a region. */
 static void muct_xgmi_map_let_go(muct_xgmi_map_t *map, muct_xgmi_map_region_t *region)
 {
     if (region->status != UCS_OK) {
@@ -269,7 +269,8 @@ static void muct_xgmi_map_unref(muct_xgmi_map_t *map, muct_xgmi_map_region_t *re
 
 /* ---- opening ---- */
 
-/* Closes what is idle and may be why a region did not open. @return Whether it may. */
+/* Close idle regions that may have prevented a region from being opened. @return
+ * Whether to open it again. */
 static bool muct_xgmi_map_make_room(muct_xgmi_map_t *map,
                                     const muct_xgmi_map_region_t *region,
                                     ucs_status_t status)
@@ -301,13 +302,13 @@ static ucs_status_t muct_xgmi_map_open_once(muct_xgmi_map_opening_t *opening)
         status = muct_xgmi_mapping_open(map->gpu, opening->peer, &opening->key,
                                         region->device, &region->mapping);
     }
-    /* busy: copies to memory that its owner has freed may not end soon */
+    /* busy: copies to memory that its owner has freed may run for long */
     return (status == UCS_ERR_BUSY) ? UCS_ERR_UNSUPPORTED : status;
 }
 
 /*
  * AMD's runtime fails transiently under load (rocm-systems 8178, 11892). A call that
- * lasts longer than unpacking a key waits is not repeated.
+ * took longer than the open timeout is not repeated.
  */
 static ucs_status_t muct_xgmi_map_call_driver(muct_xgmi_map_opening_t *opening)
 {
@@ -378,8 +379,9 @@ static void muct_xgmi_map_notify(muct_xgmi_map_t *map)
     }
 }
 
-/* Locked. Fail what waits for a thread that is stuck in an opening. @return Whether
- * there was anything. */
+/*
+ * Locked. Fail the openings that wait for a stuck thread. @return Whether any failed.
+ */
 static bool muct_xgmi_map_give_up(muct_xgmi_map_t *map,
                                   const muct_xgmi_map_opening_t *stuck,
                                   unsigned limit_ms)
@@ -391,7 +393,7 @@ static bool muct_xgmi_map_give_up(muct_xgmi_map_t *map,
         muct_warn("memory 0x%" PRIx64 " length %" PRIu64 " of peer 0x%" PRIx64
                   " has not opened for %u ms: hipIpcOpenMemHandle() of ROCm 7.2 does "
                   "not return when the owner has freed the memory, or is stopped. "
-                  "Copies to this peer's memory that is not open yet fail. End "
+                  "Copies to memory of this peer that is not open yet fail. End "
                   "transfers before memory is freed, and restart this process",
                   stuck->key.base, stuck->key.alloc_length, stuck->key.owner, limit_ms);
     }
@@ -427,14 +429,16 @@ void muct_xgmi_map_expire(muct_xgmi_map_t *map, unsigned limit_ms)
     pthread_mutex_unlock(&map->lock);
 }
 
-/* Locked. @return Whether it is needed: no copy waits for what was given up. */
+/* Locked. @return Whether the mapping is still needed: no copy waits for a region that
+ * timed out. */
 static bool muct_xgmi_map_begin(muct_xgmi_map_opening_t *opening)
 {
     opening->started_ns = muct_xgmi_wake_now_ns();
     return opening->region->status == UCS_INPROGRESS;
 }
 
-/* Locked. What was given up fails until here, and can be opened again. */
+/* Locked. A region that timed out fails until its opening ends here; then it can be
+ * opened again. */
 static void muct_xgmi_map_end(muct_xgmi_map_t *map, muct_xgmi_map_region_t *region,
                               ucs_status_t status)
 {
@@ -621,8 +625,8 @@ static void muct_xgmi_map_time_in(unsigned ms, struct timespec *until)
 }
 
 /*
- * Locked. Waits for a region that the caller has a reference to, until a time. What did
- * not open is given back.
+ * Locked. Wait until a time for a region to which the caller has a reference. If the
+ * region fails to open, release the reference.
  */
 static ucs_status_t muct_xgmi_map_wait(muct_xgmi_map_t *map,
                                        muct_xgmi_map_region_t *region,
@@ -682,7 +686,8 @@ ucs_status_t muct_xgmi_map_get(muct_xgmi_map_t *map, muct_xgmi_peer_t *peer,
     return status;
 }
 
-/* Locked. Whether to wait, and until when: for the first mapping of a way, and once. */
+/* Locked. Whether to wait for a mapping, and until when. Only the first mapping of a
+ * way is waited for, once. */
 static bool muct_xgmi_map_may_wait(muct_xgmi_map_t *map, const muct_xgmi_key_t *key,
                                    int device, struct timespec *until)
 {
@@ -726,7 +731,7 @@ void muct_xgmi_map_put(muct_xgmi_map_t *map, const muct_xgmi_region_t *super)
 }
 
 
-/* ---- who waits ---- */
+/* ---- watches ---- */
 
 uint64_t muct_xgmi_map_num_opened(const muct_xgmi_map_t *map)
 {
@@ -756,7 +761,7 @@ void muct_xgmi_map_leave(muct_xgmi_map_t *map, const muct_xgmi_map_watch_t *watc
 }
 
 
-/* ---- the end of peers, and of all ---- */
+/* ---- dead peers, creation and destruction ---- */
 
 void muct_xgmi_map_drop_peer(muct_xgmi_map_t *map, uint64_t owner)
 {
@@ -839,7 +844,7 @@ void muct_xgmi_map_destroy(muct_xgmi_map_t *map)
         muct_warn("peers' memory stays mapped: hipIpcOpenMemHandle() has not returned "
                   "for more than %u ms",
                   MUCT_XGMI_MAP_END_LIMIT_MS);
-        return; /* its thread needs all of this */
+        return; /* the opener's threads still use the cache */
     }
 
     muct_xgmi_map_shrink(map, 0, 0);

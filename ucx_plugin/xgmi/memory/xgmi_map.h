@@ -133,21 +133,21 @@ ucs_status_t muct_xgmi_map_prepare(muct_xgmi_map_t *map, muct_xgmi_peer_t *peer,
 
 
 /**
- * Fail what has been opening for longer than a limit, and what waits behind it, with
- * UCS_ERR_TIMED_OUT. A mapping that comes later is closed, and the memory can then be
- * opened again. To be called now and then.
+ * Fail openings that have taken longer than a limit, and those that wait behind them,
+ * with UCS_ERR_TIMED_OUT. A mapping that is opened later is closed, and the memory can
+ * then be opened again. Call it periodically.
  */
 void muct_xgmi_map_expire(muct_xgmi_map_t *map, unsigned limit_ms);
 
 
 /**
- * Number of regions that have been opened, or failed to. A caller that reads it before
- * a region is in progress finds another number when the opening is over.
+ * Number of regions that were opened or failed to open. It changes whenever an opening
+ * ends, so a caller compares it with an earlier value.
  */
 uint64_t muct_xgmi_map_num_opened(const muct_xgmi_map_t *map);
 
 
-/** Have a watch signalled; it is lent until it leaves. */
+/** Add a watch to be signalled; the cache uses it until @ref muct_xgmi_map_leave. */
 void muct_xgmi_map_join(muct_xgmi_map_t *map, muct_xgmi_map_watch_t *watch,
                         muct_xgmi_wake_t *wake);
 

@@ -70,8 +70,7 @@ static ucs_status_t muct_xgmi_mapping_status(muct_xgmi_peer_t *peer,
         return UCS_ERR_NO_MEMORY;
     case MUCT_HIP_ALREADY_MAPPED:
         return UCS_ERR_BUSY;
-    case MUCT_HIP_INVALID_CONTEXT: /* the handle is of a process with the pid of this
-                                    * one */
+    case MUCT_HIP_INVALID_CONTEXT: /* the exporter has the same pid as this process */
     case MUCT_HIP_PEER_UNSUPPORTED:
         return UCS_ERR_UNSUPPORTED;
     default:

@@ -66,7 +66,7 @@ static void *muct_xgmi_opener_main(void *arg)
     muct_xgmi_opening_t *opening;
     muct_xgmi_line_t *ended;
 
-    (void)prctl(PR_SET_NAME, "mori-opener"); /* else its creator's name */
+    (void)prctl(PR_SET_NAME, "mori-opener"); /* a thread inherits its creator's name */
     pthread_mutex_lock(&opener->lock);
     ended = opener->ended;
     opener->ended = NULL;

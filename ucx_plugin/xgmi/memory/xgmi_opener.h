@@ -9,7 +9,7 @@
  *
  * Opening a handle may wait for the peer's process: ROCr queries it for up to ten
  * seconds. A post, a progress call, or an operation on a different peer must not wait
- * so long. A thread ends when no mapping of its peer is left to be opened.
+ * that long. A thread ends when no mapping of its peer is left to be opened.
  *
  * Threads. All calls may be made from several threads, but destroy is the last one.
  */

@@ -64,7 +64,7 @@ static ucs_status_t muct_xgmi_rkey_check_own(const muct_xgmi_key_t *key,
 
 /* ---- unpacked keys ---- */
 
-/* With a void key nothing is tried: the memory may be gone, and copies are refused. */
+/* Do not map memory of a void key: the memory may be gone, and copies are refused. */
 static ucs_status_t muct_xgmi_rkey_try_private(muct_xgmi_rkey_t *rkey)
 {
     ucs_status_t status;
@@ -81,10 +81,10 @@ static ucs_status_t muct_xgmi_rkey_try_private(muct_xgmi_rkey_t *rkey)
 }
 
 /*
- * Begins to map, so that the first copy need not wait, and so that UCX can choose
- * another lane where the devices have no way to each other. UCP unpacks keys of
- * rendezvous messages from progress, so only the first mapping of a peer is waited for,
- * and not for long. A mapping that fails for another reason fails again with the copy,
+ * Begin to map the memory, so that the first copy need not wait, and so that UCX can
+ * choose another lane where the device cannot reach the memory. UCP unpacks keys of
+ * rendezvous messages from progress, so this waits only for the first mapping of a
+ * peer, and briefly. A mapping that fails for another reason fails again with the copy,
  * which then ends with an error: another lane would carry it to an owner whose memory
  * may be gone. The same holds for a peer that has died and has an endpoint here.
  */
@@ -200,7 +200,7 @@ ucs_status_t muct_xgmi_rkey_ptr(uct_component_t *component, uct_rkey_t handle,
         return UCS_ERR_INVALID_ADDR;
     }
     if (rkey->key.kind == MUCT_XGMI_KEY_PRIVATE) {
-        return UCS_ERR_UNSUPPORTED; /* it has no address here */
+        return UCS_ERR_UNSUPPORTED; /* this process has no mapping of it */
     }
 
     if (rkey->ptr_region == NULL) {

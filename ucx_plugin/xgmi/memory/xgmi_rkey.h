@@ -32,7 +32,7 @@ static inline bool muct_xgmi_rkey_is_private(uct_rkey_t rkey)
 
 
 /**
- * Note a key of this process, before a peer receives it.
+ * Record a key of this process before a peer receives it.
  *
  * @param [in] slot    Slot of the key, below @ref MUCT_XGMI_MAX_SLOTS.
  * @param [in] packed  @ref MUCT_XGMI_KEY_PACKED_SIZE bytes.

@@ -43,7 +43,7 @@ void muct_xgmi_way_bar(muct_xgmi_way_t *way, uint64_t now_ns, const char *error)
     }
 
     way->barred_until_ns = now_ns + MUCT_XGMI_WAY_BARRED_NS;
-    way->was_awaited = false; /* the next key tries again */
+    way->was_awaited = false; /* the next key may wait again */
     if (way->has_warned) {
         return;
     }
@@ -52,8 +52,8 @@ void muct_xgmi_way_bar(muct_xgmi_way_t *way, uint64_t now_ns, const char *error)
     if (way->is_host) {
         muct_warn("host memory of peer 0x%" PRIx64 " cannot be used (%s); other "
                   "transports carry it, and it is tried again in a minute. Both "
-                  "processes need one PID namespace, and the peer /proc and "
-                  "PR_SET_DUMPABLE",
+                  "processes need the same PID namespace, and the peer needs /proc "
+                  "and PR_SET_DUMPABLE",
                   way->owner, error);
         return;
     }

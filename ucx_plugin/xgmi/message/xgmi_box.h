@@ -35,7 +35,7 @@
 #define MUCT_XGMI_BOX_MAGIC UINT64_C(0x33786f622d78696d) /* "mix-box3" */
 
 /** Owner value of a released ring that may still have messages; no process has this
- * number */
+ * incarnation */
 #define MUCT_XGMI_BOX_GIVEN_BACK UINT64_C(1)
 
 
@@ -51,13 +51,13 @@ typedef struct muct_xgmi_box_place {
 typedef struct muct_xgmi_box {
     _Alignas(4096) uint64_t magic;
     uint64_t owner;
-    _Alignas(64) _Atomic uint32_t num_used; /**< Number of first places that ever had a
-                                             *   sender */
+    _Alignas(64) _Atomic uint32_t
+        num_used;               /**< Number of leading places that have had a sender */
     _Atomic uint32_t is_polled; /**< A sender has prepared a ring for messages */
     _Alignas(64) _Atomic uint64_t ready[MUCT_XGMI_BOX_WORDS]; /**< A bit for each place
                                                                *   to be polled */
-    _Alignas(64) _Atomic uint32_t is_armed; /**< The next message is to ring the bell */
-    _Atomic uint32_t num_rung; /**< Number of rings, incremented after each */
+    _Alignas(64) _Atomic uint32_t is_armed; /**< The next sender must ring the bell */
+    _Atomic uint32_t num_rung; /**< Number of times that the bell was rung */
     muct_xgmi_box_place_t places[MUCT_XGMI_BOX_RINGS];
 } muct_xgmi_box_t;
 

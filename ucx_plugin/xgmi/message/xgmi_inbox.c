@@ -58,7 +58,7 @@ static muct_xgmi_box_t *muct_xgmi_box_map(int fd)
     return (box == MAP_FAILED) ? NULL : box;
 }
 
-/* The sender has reserved the memory, unless it is broken: a read of a ring without
+/* The sender has reserved the memory, unless it is faulty: a read of a ring without
  * memory ends this process when the file system is full.
  *
  * @return NULL with the reason in the log. */
@@ -98,7 +98,7 @@ static void muct_xgmi_inbox_unmap_ring(muct_xgmi_inbox_t *inbox, unsigned index)
 
 /* ---- life ---- */
 
-/* Logs errno of a file that this process could not make. */
+/* Log errno for a file that this process could not create. */
 static void muct_xgmi_inbox_warn(const muct_xgmi_inbox_t *inbox, const char *suffix)
 {
     const int error = errno;
@@ -111,7 +111,7 @@ static void muct_xgmi_inbox_warn(const muct_xgmi_inbox_t *inbox, const char *suf
               path, strerror(error), muct_xgmi_page_remedy(error));
 }
 
-/* A new file: places and rings are zero, as they have to be. */
+/* The file is new, so places and rings are zero, as required. */
 static ucs_status_t muct_xgmi_inbox_create_box(muct_xgmi_inbox_t *inbox)
 {
     char path[512];
@@ -170,7 +170,7 @@ ucs_status_t muct_xgmi_inbox_create(const char *dir, uint64_t owner,
         status = UCS_ERR_IO_ERROR;
         goto err_free;
     }
-    /* last: a sender that finds the box finds the wakeup pipe as well */
+    /* create the box last: a sender that finds it then finds the wakeup pipe as well */
     status = muct_xgmi_inbox_create_box(inbox);
     if (status != UCS_OK) {
         goto err_remove_bell;
@@ -201,7 +201,7 @@ void muct_xgmi_inbox_destroy(muct_xgmi_inbox_t *inbox)
     if (muct_xgmi_self_is_here()) {
         unlink(path);
         muct_xgmi_bell_remove(inbox->dir, inbox->owner, inbox->id, inbox->bell_fd);
-    } else { /* the files are the parent's */
+    } else { /* in a forked child, the files belong to the parent */
         close(inbox->bell_fd);
     }
     free(inbox);
@@ -222,7 +222,7 @@ static void muct_xgmi_inbox_count(muct_xgmi_inbox_t *inbox)
     }
 }
 
-/* Wake a sender that sleeps until there is room */
+/* Wake a sender that sleeps until there is room. */
 static void muct_xgmi_inbox_notify_room(const muct_xgmi_inbox_t *inbox, unsigned index)
 {
     muct_xgmi_box_place_t *place = &inbox->box->places[index];
@@ -279,7 +279,7 @@ static bool muct_xgmi_inbox_begin(muct_xgmi_inbox_t *inbox, unsigned index)
     return true;
 }
 
-/* NULL: no handler is left to call. */
+/* @return NULL if the sender is ignored. */
 static muct_xgmi_ring_rx_t *muct_xgmi_inbox_ring(muct_xgmi_inbox_t *inbox,
                                                  unsigned index)
 {
@@ -374,7 +374,7 @@ typedef struct muct_xgmi_inbox_round {
     void *arg;
 } muct_xgmi_inbox_round_t;
 
-/* One turn of each sender in a word, within the limits. */
+/* Poll each sender in a word once, within the limits. */
 static void muct_xgmi_inbox_poll_word(muct_xgmi_inbox_t *inbox, unsigned word,
                                       uint64_t mask, muct_xgmi_inbox_round_t *round)
 {

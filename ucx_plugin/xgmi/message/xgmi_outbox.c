@@ -133,7 +133,7 @@ muct_xgmi_box_place_t *muct_xgmi_outbox_place_of(muct_xgmi_box_t *box, uint64_t 
     return NULL;
 }
 
-/* System calls are for the case that no place is free. */
+/* Make the system calls only if no place is free. */
 bool muct_xgmi_outbox_has_place(muct_xgmi_box_t *box, uint64_t sender,
                                 muct_xgmi_iface_id_t sender_id)
 {
@@ -158,7 +158,7 @@ bool muct_xgmi_outbox_has_place(muct_xgmi_box_t *box, uint64_t sender,
 
 /* ---- files ---- */
 
-/* Level of a message about a failure */
+/* Log level of a failure. */
 static ucs_log_level_t muct_xgmi_outbox_level(const muct_xgmi_outbox_t *outbox,
                                               ucs_log_level_t level)
 {
@@ -391,8 +391,8 @@ void muct_xgmi_outbox_commit(muct_xgmi_outbox_t *outbox, uint8_t id, size_t leng
 
     muct_xgmi_ring_commit(&outbox->ring, id, length);
     muct_xgmi_box_set_ready(box, outbox->index);
-    /* either the receiver finds the message before it sleeps, or the sender finds it
-     * asleep */
+    /* either the receiver finds the message before it sleeps, or the sender finds the
+     * receiver asleep */
     if ((atomic_load(&box->is_armed) != 0) &&
         (atomic_exchange(&box->is_armed, 0) != 0)) {
         muct_xgmi_bell_ring(outbox->bell_fd);

@@ -22,14 +22,14 @@
 typedef struct muct_xgmi_outbox {
     ucs_list_link_t list; /**< Member of the outboxes of the sender's interface */
     unsigned num_endpoints;
-    bool is_reported; /**< The failure was reported to the endpoints' users */
-    bool is_quiet;    /**< A failure is no error yet: level DEBUG */
+    bool is_reported; /**< The failure was reported to the users of the endpoints */
+    bool is_quiet;    /**< Log a failure at level DEBUG only */
     uint64_t owner;   /**< Incarnation of the receiver */
     muct_xgmi_iface_id_t id;
     muct_xgmi_box_t *box;
     muct_xgmi_box_place_t *place;
     unsigned index;           /**< Of the place */
-    muct_xgmi_ring_tx_t ring; /**< bytes NULL: before the first message */
+    muct_xgmi_ring_tx_t ring; /**< bytes is NULL before the first message */
     int bell_fd;              /**< Wakeup pipe of the receiver; -1 until then */
 } muct_xgmi_outbox_t;
 
@@ -57,7 +57,8 @@ ucs_status_t muct_xgmi_outbox_claim(const char *dir, uint64_t owner,
                                     muct_xgmi_outbox_t **outbox_p);
 
 
-/** Place of an interface of a process that is a sender of a box already, or NULL. */
+/** Find the place of an interface that is a sender of a box already. @return NULL if
+ * there is none. */
 muct_xgmi_box_place_t *muct_xgmi_outbox_place_of(muct_xgmi_box_t *box, uint64_t sender,
                                                  muct_xgmi_iface_id_t sender_id);
 
@@ -91,8 +92,8 @@ muct_xgmi_outbox_t *muct_xgmi_outbox_share(ucs_list_link_t *outboxes, uint64_t o
                                            muct_xgmi_iface_id_t id);
 
 
-/** Undo one claim or share. The last one leaves the list and returns the ring; messages
- * in it will be received. */
+/** Undo one claim or share. The last call removes the outbox from the list and returns
+ * the ring; messages in it will be received. */
 void muct_xgmi_outbox_close(muct_xgmi_outbox_t *outbox);
 
 

@@ -6,7 +6,7 @@
 
 /* First word of a message: its size and identity. Zero: no message yet. */
 #define MUCT_XGMI_RING_IS_MESSAGE 1
-#define MUCT_XGMI_RING_IS_END 2 /* the next one lies at the beginning of the ring */
+#define MUCT_XGMI_RING_IS_END 2 /* the next message is at the beginning of the ring */
 
 typedef struct muct_xgmi_ring_head {
     uint32_t length;
@@ -144,9 +144,9 @@ void *muct_xgmi_ring_reserve(muct_xgmi_ring_tx_t *tx, size_t max)
 }
 
 /*
- * Fetch the next lines from the receiver's cache, which read them a round ago, now and
- * not before the next message. Writing to them fetches them, and their words must be
- * cleared before they are published in any case.
+ * The next lines are in the receiver's cache, as it read them a round ago. Clear their
+ * first words now: this must be done before a message is published in any case, and it
+ * fetches the lines before the next message needs them.
  */
 static void muct_xgmi_ring_fetch_ahead(muct_xgmi_ring_tx_t *tx)
 {

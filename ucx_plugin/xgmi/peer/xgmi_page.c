@@ -120,8 +120,8 @@ int muct_xgmi_page_open_iface(const char *dir, uint64_t owner, muct_xgmi_iface_i
 /*
  * Use locks of open file descriptions. A process may have two copies of this code, for
  * two UCX; a lock of the process is invisible to the other copy, and is dropped when
- * that copy closes the file. Where the kernel has only locks of processes (gVisor),
- * those serve; both kinds exclude each other.
+ * that copy closes the file. Where the kernel has only locks of processes (gVisor), use
+ * those; both kinds exclude each other.
  */
 static int muct_xgmi_page_fcntl(int fd, int command, int process_command,
                                 struct flock *lock)
@@ -504,7 +504,7 @@ static void muct_xgmi_page_damaged(const char *path, uint64_t owner, size_t size
         muct_warn("mori_xgmi does not reach a peer whose control page is damaged: %s "
                   "has %zu bytes, expected %zu that begin with the number of process "
                   "0x%" PRIx64 "; other transports carry it. End the process that "
-                  "writes there, and start the peer anew",
+                  "writes there, and restart the peer",
                   path, size, sizeof(muct_xgmi_page_t), owner);
     }
 }

@@ -24,11 +24,11 @@
 #include <sys/stat.h>
 
 
-/* Shared with other processes; its numbers are bounded by us, never trusted. */
+/* Shared with other processes: its values are bounded before use, never trusted. */
 typedef struct muct_xgmi_slot {
     _Alignas(64) _Atomic uint32_t
         generation; /* odd: in use, keys with this generation are valid */
-    _Atomic uint64_t users[MUCT_XGMI_MAX_USERS / 64]; /* bit i: users[i] copies */
+    _Atomic uint64_t users[MUCT_XGMI_MAX_USERS / 64]; /* bit i: users[i] runs copies */
 } muct_xgmi_slot_t;
 
 typedef struct muct_xgmi_page {
@@ -36,14 +36,15 @@ typedef struct muct_xgmi_page {
     uint64_t owner;
     uint64_t pid_namespace;
     uint32_t pid;
-    _Atomic uint32_t num_slots; /* the leading slots, which are backed by memory */
+    _Atomic uint32_t num_slots; /* first slots, for which memory is reserved */
     _Atomic uint64_t users[MUCT_XGMI_MAX_USERS];   /* incarnations */
     _Atomic uint32_t ifaces[MUCT_XGMI_MAX_IFACES]; /* generation; odd: open */
     muct_xgmi_slot_t slots[MUCT_XGMI_MAX_SLOTS];
 } muct_xgmi_page_t;
 
 
-/** Slots that have memory, bounded: other processes can write to the page. */
+/** Number of slots that have memory. It is bounded, as other processes can write to the
+ * page. */
 static inline uint32_t muct_xgmi_page_num_slots(const muct_xgmi_page_t *page)
 {
     const uint32_t num_slots = atomic_load(&page->num_slots);

@@ -30,7 +30,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Tries to create a page: its name may be taken, or a sweep may remove it, each time */
+/*
+ * Attempts to create a page: each time its name may be taken, or a sweep may remove it
+ */
 #define MUCT_XGMI_SHARE_TRIES 100
 
 
@@ -47,7 +49,7 @@
 struct muct_xgmi_peer {
     muct_xgmi_peer_t *next;
     uint64_t owner;
-    atomic_uint refs;        /* the first and the last under the lock */
+    atomic_uint refs;        /* the first and the last one change under the lock */
     int fd;                  /* -1: this process */
     int pidfd;               /* -1: none */
     atomic_uint user;        /* our place among the owner's users */
@@ -347,7 +349,7 @@ bool muct_xgmi_owner_is_dead(uint64_t owner)
     return status == UCS_ERR_CONNECTION_RESET;
 }
 
-/* Takes back the bits of processes that died between enter and leave. */
+/* Clear the bits of processes that died between enter and leave. */
 void muct_xgmi_slot_drop_dead(uint32_t index)
 {
     muct_xgmi_page_t *page = muct_xgmi_process.page;
@@ -402,7 +404,7 @@ static ucs_status_t muct_xgmi_peer_create(uint64_t owner, muct_xgmi_peer_t **pee
 
     if (owner == muct_xgmi_process.self.owner) {
         peer->page = muct_xgmi_process.page;
-        ++muct_xgmi_process.refs; /* the page stays as long as the peer */
+        ++muct_xgmi_process.refs; /* the page stays mapped as long as the peer exists */
         *peer_p = peer;
         return UCS_OK;
     }
@@ -419,7 +421,8 @@ static ucs_status_t muct_xgmi_peer_create(uint64_t owner, muct_xgmi_peer_t **pee
     }
 
     muct_xgmi_peer_open_pidfd(peer);
-    /* lock after pidfd: a process that holds the lock now is the one of the pidfd */
+    /* check the lock after opening the pidfd: a process that holds the lock now is the
+     * one of the pidfd */
     if (muct_xgmi_page_is_locked(peer->fd)) {
         *peer_p = peer;
         return UCS_OK;
@@ -523,7 +526,7 @@ void muct_xgmi_peer_put(muct_xgmi_peer_t *peer)
         return;
     }
     pthread_mutex_lock(&muct_xgmi_peer_lock);
-    if (atomic_fetch_sub(&peer->refs, 1) > 1) { /* it was found */
+    if (atomic_fetch_sub(&peer->refs, 1) > 1) { /* a lookup has found it meanwhile */
         pthread_mutex_unlock(&muct_xgmi_peer_lock);
         return;
     }
@@ -625,7 +628,8 @@ uint64_t muct_xgmi_peer_owner(const muct_xgmi_peer_t *peer)
 
 /* ---- use of slots ---- */
 
-/* Finds a place for this process among the owner's users; dead users lose theirs. */
+/* Find a place for this process among the owner's users; places of dead users are
+ * freed. */
 static unsigned muct_xgmi_peer_find_place(muct_xgmi_peer_t *peer)
 {
     muct_xgmi_page_t *page = peer->page;

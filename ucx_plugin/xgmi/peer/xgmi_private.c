@@ -38,12 +38,12 @@ uint64_t *muct_xgmi_private_share(uint64_t owner)
 
 void muct_xgmi_private_unshare(uint64_t *word, pid_t pid)
 {
-    if ((word != NULL) && (pid == getpid())) { /* a forked child has no page there */
+    if ((word != NULL) && (pid == getpid())) { /* a forked child has no such page */
         munmap(word, MUCT_XGMI_PRIVATE_PAGE);
     }
 }
 
-/* @return 0, or an errno; ESRCH: the process is another one, or has ended. */
+/* @return 0, or an errno. ESRCH: the process has ended, or another one has its pid. */
 static int muct_xgmi_private_identify(const muct_xgmi_private_t *private)
 {
     uint64_t value = 0;
@@ -74,8 +74,8 @@ static const char *muct_xgmi_private_remedy(int error)
 {
     return (error == EFAULT)
                ? "The memory is not mapped, or belongs to a driver"
-               : "Both processes need one user, one PID namespace and the same "
-                 "capabilities, and ptrace_scope 0, or 1 with UCX's cma built";
+               : "Both processes need the same user, PID namespace and "
+                 "capabilities, and ptrace_scope 0, or 1 where UCX has cma";
 }
 
 static void muct_xgmi_private_report(const muct_xgmi_private_t *private, int error)
@@ -111,12 +111,12 @@ ucs_status_t muct_xgmi_private_open(muct_xgmi_peer_t *peer, uint64_t address,
     return UCS_ERR_UNREACHABLE;
 }
 
-/* Copy behind the word, as far as the kernel does it in a call.
- * @return Bytes, or a negative errno. */
+/* Transfer the owner's word and then the data in one call, which may copy only a part.
+ * @return Bytes of data, or a negative errno. */
 static ssize_t muct_xgmi_private_call(const muct_xgmi_private_t *private, bool is_put,
                                       uint64_t local, uint64_t remote, size_t length)
 {
-    uint64_t value = private->owner; /* a put writes what is there */
+    uint64_t value = private->owner; /* a put writes the same value to the word */
     const struct iovec here[] = {{&value, sizeof(value)},
                                  {(void *)(uintptr_t)local, length}};
     const struct iovec there[] = {{(void *)(uintptr_t)private->word, sizeof(value)},
@@ -137,8 +137,8 @@ static ssize_t muct_xgmi_private_call(const muct_xgmi_private_t *private, bool i
 ucs_status_t muct_xgmi_private_copy(const muct_xgmi_private_t *private, bool is_put,
                                     uint64_t local, uint64_t remote, size_t length)
 {
-    int error =
-        is_put ? muct_xgmi_private_identify(private) : 0; /* a get has the word */
+    /* a get reads the word together with the data */
+    int error = is_put ? muct_xgmi_private_identify(private) : 0;
     size_t done = 0;
     ssize_t part;
 

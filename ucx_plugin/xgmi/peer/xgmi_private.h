@@ -8,15 +8,15 @@
  * Private host memory of another process, copied by process_vm_readv() and
  * process_vm_writev().
  *
- * The kernel permits these calls as it permits ptrace(): one user, no capability that
- * only the owner has, PR_SET_DUMPABLE, and Yama's ptrace_scope, for which UCX's cma
- * sets PR_SET_PTRACER in each process that initializes UCX.
+ * The kernel permits these calls as it permits ptrace(): the same user, no capability
+ * that only the owner has, PR_SET_DUMPABLE, and Yama's ptrace_scope, for which UCX's
+ * cma sets PR_SET_PTRACER in each process that initializes UCX.
  *
- * Identity. A pid may belong to another process by now. The owner has a word with its
- * incarnation, on a page that a forked child does not get. Each copy reads the word,
- * and then has it as the first piece of the same call, which works on one address space
- * and ends at the first piece that is not mapped. So a process that has the pid after
- * the read is not touched either.
+ * Identity. A pid may have been reused. So the owner stores its incarnation in a 64-bit
+ * word, on a page that a forked child does not inherit. A put first reads this word.
+ * Each call then has the word as its first piece: it works on one address space and
+ * ends at the first piece that is not mapped. So a process that gets the pid after the
+ * read is not written to either.
  *
  * Threads. All calls may be made from several threads.
  */
@@ -28,15 +28,15 @@
 typedef struct muct_xgmi_private {
     pid_t pid;
     uint64_t owner; /**< Its incarnation */
-    uint64_t word;  /**< Its address of a word with this value */
+    uint64_t word;  /**< The owner's address of a word with this value */
 } muct_xgmi_private_t;
 
 
-/** Make a word of this process. @return NULL: without memory. */
+/** Allocate the word of this process. @return NULL without memory. */
 uint64_t *muct_xgmi_private_share(uint64_t owner);
 
 
-/** Remove a word; NULL is allowed. @param [in] pid  Process that has made it. */
+/** Free a word; NULL is allowed. @param [in] pid  Process that allocated it. */
 void muct_xgmi_private_unshare(uint64_t *word, pid_t pid);
 
 
@@ -55,7 +55,7 @@ ucs_status_t muct_xgmi_private_open(muct_xgmi_peer_t *peer, uint64_t address,
 
 
 /**
- * Copy from or to the owner's memory. Blocks for the time of the copy.
+ * Copy from or to the owner's memory. Blocks until the copy has ended.
  *
  * @param [in] is_put  To the owner's memory.
  * @param [in] local   Address here.

@@ -9,7 +9,8 @@
 #include <signal.h>
 
 
-/** As pthread_create(). The application's signals are not for the thread. */
+/** Like pthread_create(), but with all signals blocked, so that the application's
+ * threads get them. */
 static inline int muct_xgmi_thread_start(pthread_t *thread, void *(*run)(void *arg),
                                          void *arg)
 {

@@ -100,7 +100,7 @@ void muct_xgmi_wake_sleep(muct_xgmi_wake_t *wake, uint64_t ns)
     struct pollfd entry = {.fd = wake->event_fd, .events = POLLIN};
     struct timespec limit = {.tv_nsec = (long)ns};
 
-    (void)ppoll(&entry, 1, &limit, NULL); /* early: no harm */
+    (void)ppoll(&entry, 1, &limit, NULL); /* an early wakeup is harmless */
 }
 
 bool muct_xgmi_wake_drain(muct_xgmi_wake_t *wake, uint64_t now_ns)

@@ -48,7 +48,7 @@ ucs_status_t muct_xgmi_wake_create(muct_xgmi_wake_t **wake_p);
 void muct_xgmi_wake_put(muct_xgmi_wake_t *wake);
 
 
-/** Now, in nanoseconds of the clock that times are given in. */
+/** Current time in nanoseconds, of the clock that all times here refer to. */
 uint64_t muct_xgmi_wake_now_ns(void);
 
 
