@@ -21,9 +21,9 @@
 /* Routes are read again after so many milliseconds. */
 #define MUCT_RDMA_ROUTES_MS 1000
 
-/* ---- what it can do ---- */
+/* ---- capabilities ---- */
 
-/* Whole packets only: the rest of a buffer would be a further packet, nearly empty. */
+/* Use whole packets only: the rest of a buffer would be a nearly empty packet. */
 static size_t muct_rdma_max_copied(const muct_rdma_limits_t *limits)
 {
     const size_t mtu = (size_t)1 << limits->mtu_shift;

@@ -261,8 +261,8 @@ static ucs_status_t muct_rdma_iface_init_pools(muct_rdma_iface_t *iface,
         return status;
     }
 
-    /* in front of data are our header, or the user's headroom and, in front of that,
-     * the pointer by which the user gives the buffer back */
+    /* in front of the data is our header, or the user's headroom behind the pointer by
+     * which the user returns the buffer */
     iface->rx_headroom =
         MUCT_PARAM(UCT_IFACE_PARAM_FIELD, params, rx_headroom, RX_HEADROOM, 0);
     iface->rx_offset = iface->rx_headroom + sizeof(void *) + MUCT_RDMA_AM_HEADER;
@@ -275,13 +275,13 @@ static ucs_status_t muct_rdma_iface_init_pools(muct_rdma_iface_t *iface,
                             iface->rx_offset + iface->limits.seg_size, align,
                             iface->limits.rx_depth + MUCT_RDMA_CREDIT_RECEIVES,
                             config->max_bufs, "receive");
-    iface->tx_pool.is_open = true; /* open to peers' answers of gets; rdma_pull.c */
+    iface->tx_pool.is_open = true; /* peers write answers of gets to it; rdma_pull.c */
     return UCS_OK;
 }
 
 /* Register the receives of the first endpoint while the interface can still be left
  * out: UCP answers no wire-up whose endpoint cannot be created, and the peer would wait
- * for ever. */
+ * forever. */
 static void muct_rdma_iface_reserve_receives(muct_rdma_iface_t *iface)
 {
     const unsigned num = iface->limits.rx_first + MUCT_RDMA_CREDIT_RECEIVES;

@@ -17,7 +17,7 @@
 
 /*
  * Random numbers in addresses, keys, datagrams of recovery, requests for gets, their
- * answers and credits, as a peer could send them. Nothing may crash or wait for ever,
+ * answers and credits, as a peer could send them. Nothing may crash or wait forever,
  * and a connection that was left alone moves its bytes. A round depends on its number
  * alone, so a failure comes again.
  */

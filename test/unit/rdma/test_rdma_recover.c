@@ -11,9 +11,9 @@
 #include <string.h>
 
 /*
- * A broken connection is made anew. Every byte is right, every completion comes once,
- * every message arrives once and in order, and no error is reported. The endpoint fails
- * when that cannot be promised.
+ * A broken connection is re-established. Every byte is right, every completion comes
+ * once, every message arrives once and in order, and no error is reported. The endpoint
+ * fails when that cannot be promised.
  */
 
 #define SIZE 65536

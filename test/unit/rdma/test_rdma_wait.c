@@ -13,7 +13,7 @@
 
 /*
  * Pending work always wakes its waiter. A request that can never succeed returns an
- * error to its caller: no request is retried for ever, and no thread sleeps while work
+ * error to its caller: no request is retried forever, and no thread sleeps while work
  * waits.
  */
 

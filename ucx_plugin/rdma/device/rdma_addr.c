@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#define MUCT_RDMA_ADDR_PREFIX_SIZE 8 /* of an InfiniBand GID */
+#define MUCT_RDMA_ADDR_PREFIX_SIZE 8 /* default prefix of an InfiniBand GID */
 
 bool muct_rdma_rules_hold(const muct_rdma_rule_t *rules, size_t num,
                           muct_rdma_fault_t *fault)
@@ -65,7 +65,7 @@ void muct_rdma_dev_addr_pack(const muct_rdma_dev_addr_t *addr, void *buffer)
     memcpy(p + 14, addr->gid, sizeof(addr->gid));
 }
 
-/* The number of bytes first, then the version: the rest depends on it. */
+/* Check the number of bytes first, then the version, on which the rest depends. */
 static bool muct_rdma_addr_is_ours(const uint8_t *p, size_t length, size_t least,
                                    muct_rdma_fault_t *fault)
 {

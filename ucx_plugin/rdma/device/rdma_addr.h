@@ -57,7 +57,7 @@ typedef struct muct_rdma_dev_addr {
     uint8_t mtu_shift;    /**< log2 of the path MTU, bytes */
     uint8_t rail;         /**< Index among the used devices of its process */
     uint16_t lid;         /**< InfiniBand only */
-    uint64_t incarnation; /**< Drawn when the device was opened */
+    uint64_t incarnation; /**< Random number, drawn when the device was opened */
     uint8_t gid[16];
 } muct_rdma_dev_addr_t;
 
@@ -68,7 +68,7 @@ typedef struct muct_rdma_ep_addr {
                               credits */
     uint32_t receive_size; /**< Bytes of each receive, header included */
     uint8_t max_reads;     /**< Reads and atomics it answers at once, 0 to 127 */
-    bool is_read_wish;     /**< Its device has not granted them yet */
+    bool is_read_wish;     /**< The sender's device has not granted them yet */
     uint64_t flush_addr;   /**< Memory that connected peers read to flush writes */
     uint32_t flush_rkey;   /**< Its key */
     uint32_t ctl_qp;       /**< Control qp for recovery messages, 0: none */

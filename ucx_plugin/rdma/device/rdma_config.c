@@ -89,12 +89,12 @@ ucs_config_field_t muct_rdma_iface_config_table[] = {
 
     {"RETRY_COUNT", "auto",
      "Times a packet is sent again, 0 to 7; auto by device. Raise it on lossy\n"
-     "networks; but 7 is for ever on some devices (soft-RoCE), which then never\n"
+     "networks; but 7 means forever on some devices (soft-RoCE), which then never\n"
      "report a dead peer.",
      ucs_offsetof(muct_rdma_iface_config_t, retry_count), UCS_CONFIG_TYPE_ULUNITS},
 
     {"RNR_RETRY_COUNT", "7",
-     "Times a message that found no receive is sent again, 0 to 7, 7 for ever.\n"
+     "Times a message that found no receive is sent again, 0 to 7; 7: forever.\n"
      "Credits keep this from happening.",
      ucs_offsetof(muct_rdma_iface_config_t, rnr_retry), UCS_CONFIG_TYPE_UINT},
 

@@ -412,7 +412,7 @@ static ucs_status_t muct_rdma_port_set_pkey(const muct_rdma_device_t *device,
 
     port->pkey_index = 0;
     if ((pkey == 0) && (attr->link_layer == IBV_LINK_LAYER_ETHERNET)) {
-        return UCS_OK; /* there is one */
+        return UCS_OK; /* Ethernet uses entry 0 */
     }
 
     for (i = 0; i < attr->pkey_tbl_len; ++i) {

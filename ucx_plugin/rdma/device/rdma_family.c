@@ -25,21 +25,22 @@
 
 /*
  * Time: 268 ms seven times, 2 to 8 s in all, is between MORI-IO's and Mooncake's 67 ms
- * and UCX's and RCCL's 1 to 4 s. A failover of the fabric of one or two seconds is
- * survived. Soft-RoCE treats seven as infinite, so it gets six and a short time.
+ * and UCX's and RCCL's 1 to 4 s. A connection survives a failover of the fabric of one
+ * or two seconds. Soft-RoCE treats seven as infinite, so it gets six and a short time.
  * Recovery may take half as long again, so a dead peer is reported after 6 to 12 s.
  *
  * ionic: an entry of its send queue is 64 bytes with two scatter entries and 24 bytes
  * inline, and 511 of them are 32 KB, which the driver keeps in the NIC's own memory
  * (below 128 KB); with 4 entries and 128 bytes inline they would be 256 KB in the
- * host's. From rdma-core's provider and the kernel's driver. The NIC has two engines
- * and assigns a queue pair to one of them (udma_count), so one queue pair reaches half
- * of its bandwidth. It registers GPU memory by dma-buf alone: ibv_reg_mr() returns
- * EINVAL (ATOM #2097). It reports a max_mr_size of 2 GiB and registers regions of 4 to
- * 32 GiB in huge pages (Mooncake PR 4168, InferenceX PR 3330).
+ * host's. These numbers are from rdma-core's provider and the kernel's driver. The NIC
+ * has two engines and assigns a queue pair to one of them (udma_count), so one queue
+ * pair reaches half of its bandwidth. It registers GPU memory by dma-buf alone:
+ * ibv_reg_mr() returns EINVAL (ATOM #2097). It reports a max_mr_size of 2 GiB and
+ * registers regions of 4 to 32 GiB in huge pages (Mooncake PR 4168, InferenceX PR
+ * 3330).
  *
- * bnxt_re: GPU memory by peer memory first, as MORI-IO does for all devices and
- * measured to be fast on this one.
+ * bnxt_re: GPU memory by peer memory first, as MORI-IO does for all devices; on this
+ * one it was measured to be fast.
  */
 static const muct_rdma_family_t muct_rdma_families[] = {
     {"ionic", 0x1dd8, false, true, true, 2, 511, 2, 24, 7, 0.268, 10, 4},

@@ -34,8 +34,8 @@ typedef struct muct_rdma_routes {
 /**
  * Query the kernel.
  *
- * @param [in]  net  Name of the interface; routes of one that is not there, or of this
- *                   network namespace, are not known.
+ * @param [in]  net  Name of the interface. Routes are unknown if this network namespace
+ * has no such interface.
  * @param [in]  gid  Address of the interface: decides between IPv4 and IPv6.
  */
 void muct_rdma_routes_read(const char *net, const uint8_t gid[16],

@@ -115,8 +115,8 @@ extern muct_rdma_verbs_t muct_rdma_verbs;
 ucs_status_t muct_rdma_verbs_load(void);
 
 /**
- * Make the library keep registered memory out of child processes, where the kernel does
- * not. Call it before anything is registered; later calls change nothing.
+ * Let the library keep registered memory out of child processes, where the kernel does
+ * not do so. Call it before anything is registered; later calls change nothing.
  *
  * @return UCS_OK, or UCS_ERR_UNSUPPORTED, logged, when the mode is UCS_YES and the
  *         library cannot: other code of the process registered memory before.

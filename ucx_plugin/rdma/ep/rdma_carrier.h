@@ -20,8 +20,7 @@ void muct_rdma_carrier_leave(muct_rdma_iface_t *iface);
 /** Interfaces of the worker of @a of, in no order, itself included.
  *
  * @param [in] after  NULL for the first.
- * @return NULL behind the last.
- */
+ * @return NULL after the last one. */
 muct_rdma_iface_t *muct_rdma_carrier_next(const muct_rdma_iface_t *of,
                                           const muct_rdma_iface_t *after);
 
@@ -29,7 +28,7 @@ muct_rdma_iface_t *muct_rdma_carrier_next(const muct_rdma_iface_t *of,
 bool muct_rdma_carrier_lkey(const muct_rdma_ep_t *ep, uint64_t address, uint64_t length,
                             uint32_t *lkey_p);
 
-/** Same, of a remote key by which the peer may write. */
+/** Same for a remote key by which the peer may write. */
 bool muct_rdma_carrier_rkey(const muct_rdma_ep_t *ep, uint64_t address, uint64_t length,
                             uint32_t *rkey_p);
 

@@ -36,7 +36,7 @@ static unsigned muct_rdma_chan_depth(const muct_rdma_iface_t *iface)
                : depth;
 }
 
-/* A queue pair in INIT, with a place. */
+/* Create a queue pair in state INIT, with a place in the table. */
 static ucs_status_t muct_rdma_chan_create_qp(muct_rdma_chan_t *chan,
                                              muct_rdma_qp_caps_t *caps)
 {

@@ -300,7 +300,7 @@ static void muct_rdma_ctl_create_ah(const muct_rdma_ctl_t *ctl,
     }
 }
 
-/* NULL without memory. */
+/* @return NULL without memory. */
 static muct_rdma_ctl_peer_t *muct_rdma_ctl_peer(muct_rdma_ctl_t *ctl,
                                                 const muct_rdma_dev_addr_t *addr)
 {

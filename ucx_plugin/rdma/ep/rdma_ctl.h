@@ -5,13 +5,13 @@
 
 /**
  * @file
- * Control channel of an interface: one datagram (UD) queue pair. The two ends of a
- * broken connection find each other again through it (rdma_recover.h).
+ * Control channel of an interface: one datagram (UD) queue pair. The two ends of
+ * a broken connection exchange new numbers over it (rdma_recover.h).
  *
  * A datagram needs no connection, so it arrives as soon as the network works again.
  * Until then datagrams are lost, and their senders repeat them. The queue pair itself
  * breaks when a device refuses a datagram, as soft-RoCE does without a link. It is then
- * reset and keeps its number, which peers know. If the reset fails it is retried a few
+ * reset and keeps the number that peers have. If the reset fails it is retried a few
  * times, and then reported. A new queue pair replaces it only if the completion queue
  * failed; peers must then be notified of the new number.
  *
@@ -68,12 +68,12 @@ ucs_status_t muct_rdma_ctl_open(muct_rdma_ctl_t *ctl, struct ibv_pd *pd,
                                 const muct_rdma_qp_path_t *path);
 
 /**
- * Replace the queue pair after its completion queue failed; the new one has another
- * number.
+ * Replace the queue pair after its completion queue failed. The new queue pair has
+ * another number.
  *
- * @param [in] id  As @ref muct_rdma_ctl_open, another one.
+ * @param [in] id  As for @ref muct_rdma_ctl_open, but a different one.
  *
- * @return UCS_OK, or an error, logged at level debug; it is closed then.
+ * @return UCS_OK, or an error, logged at level debug; the channel is closed then.
  */
 ucs_status_t muct_rdma_ctl_renew(muct_rdma_ctl_t *ctl, muct_rdma_cq_set_t *cqs,
                                  uint64_t id);
@@ -84,14 +84,14 @@ bool muct_rdma_ctl_had_number(const muct_rdma_ctl_t *ctl, uint32_t qp_num);
 /** Destroy the queue pair. No effect on a channel that was never opened. */
 void muct_rdma_ctl_close(muct_rdma_ctl_t *ctl);
 
-/** Make address handles anew, because the port's address or its index changed. */
+/** Create new address handles, because the port's address or its index changed. */
 void muct_rdma_ctl_set_moved(muct_rdma_ctl_t *ctl);
 
 /**
  * Announce that datagrams may have to go to a peer's port; @ref muct_rdma_ctl_prepare
  * makes its address handle. To make a handle the kernel may have to resolve the address
- * on the network, and may wait for as long as a second. The kernel has the address
- * already once a connection to it exists.
+ * on the network, and may wait for up to a second. It already has the address if a
+ * connection to that port exists.
  */
 void muct_rdma_ctl_meet(muct_rdma_ctl_t *ctl, const muct_rdma_dev_addr_t *peer);
 

@@ -61,7 +61,9 @@ static bool muct_rdma_ctl_msg_is_ours(const uint8_t *p, size_t length,
     return muct_rdma_rules_hold(rules, sizeof(rules) / sizeof(rules[0]), fault);
 }
 
-/* A GONE has no queue pairs, and is about an endpoint that its receiver named. */
+/*
+ * A GONE message has no queue pairs; it concerns an endpoint that its receiver named.
+ */
 static int muct_rdma_ctl_msg_check(const muct_rdma_ctl_msg_t *msg,
                                    muct_rdma_fault_t *fault)
 {

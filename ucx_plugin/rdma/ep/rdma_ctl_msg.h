@@ -8,7 +8,7 @@
  * Messages between the two ends of a broken connection: packing and unpacking.
  *
  * An endpoint is identified by the queue pair number and packet number of its address,
- * and by the incarnation of its device. Queue pairs are made anew; these numbers stay.
+ * and by the incarnation of its device. Queue pairs are replaced; these numbers stay.
  *
  * 119 bytes, little endian:
  *   0 version | 1 type | 2 incarnation (8) | 10 to (6) | 16 from (6) | 22 epoch (4)

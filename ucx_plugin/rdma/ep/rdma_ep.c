@@ -145,7 +145,8 @@ ucs_status_t muct_rdma_ep_get_address(uct_ep_h tl_ep, uct_ep_addr_t *addr)
         return ep->status;
     }
 
-    /* those the peer does not use are gone; a doomed endpoint has a number alone */
+    /* queue pairs that the peer does not use are destroyed; an endpoint that is to fail
+     * has only a number */
     ep_addr.num_qps = (ep->num_created > 0) ? ep->num_created : 1;
     ep_addr.psn = ep->psn;
     ep_addr.num_receives =
@@ -253,7 +254,7 @@ static ucs_status_t muct_rdma_ep_connect_qps(muct_rdma_ep_t *ep,
     return status;
 }
 
-/* Later endpoints request them again: some may have been returned. */
+/* Later endpoints request reads again: some may have been returned. */
 static void muct_rdma_ep_warn_no_reads(const muct_rdma_iface_t *iface)
 {
     muct_rdma_md_t *md = muct_rdma_iface_md(iface);
@@ -439,7 +440,7 @@ void muct_rdma_ep_handle_error(muct_rdma_chan_t *chan, const struct ibv_wc *wc)
     }
 
     if (wc->status == IBV_WC_WR_FLUSH_ERR) {
-        status = UCS_ERR_CONNECTION_RESET; /* and no completion gives the reason */
+        status = UCS_ERR_CONNECTION_RESET; /* no completion gives the reason */
     }
 
     ucs_log(muct_rdma_ep_iface(ep)->super.config.failure_level,
@@ -498,7 +499,7 @@ ucs_status_t muct_rdma_ep_refuse_key(const muct_rdma_ep_t *ep,
     return UCS_ERR_INVALID_PARAM;
 }
 
-/* ---- what is done when work requests end ---- */
+/* ---- callbacks of work requests ---- */
 
 void muct_rdma_done_comp(void *arg, ucs_status_t status)
 {

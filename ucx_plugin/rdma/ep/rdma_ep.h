@@ -11,7 +11,7 @@
  * their credits, so that messages stay in order.
  *
  * States. INIT until the peer's address is known, CONNECTED, possibly RECOVERING and
- * CONNECTED again (rdma_recover.h), FAILED for ever after. A failure destroys the
+ * CONNECTED again (rdma_recover.h), and finally FAILED. A failure destroys the
  * endpoint's queue pairs first: from then on the device touches no memory of its
  * operations. Each operation then ends with the status of the failure. UCX is notified
  * once, and only if something unexpected happened. A failed endpoint refuses operations
@@ -116,7 +116,7 @@ struct muct_rdma_ep {
     uint32_t psn;
     uint64_t serial; /**< Serial number, larger than those of earlier endpoints */
     muct_rdma_iface_t *carrier; /**< Interface of the queue pairs' device, or of their
-                                   next device when they are made anew; rdma_move.h */
+                                   next device when they are replaced; rdma_move.h */
     uint32_t num_sends; /**< Messages of any kind, posted or not, since the beginning */
     muct_rdma_ece_t ece;   /**< ECE offered, then the one in use */
     size_t max_simple;     /**< Bytes of a transfer that is worth one work request */
@@ -137,17 +137,18 @@ struct muct_rdma_ep {
     muct_rdma_recover_t recover;
     muct_rdma_dev_addr_t peer; /**< Present address, with the incarnation of its keys */
     muct_rdma_ep_addr_t peer_ep;
-    muct_rdma_gpu_page_t gpu_pages[MUCT_RDMA_KEY_NUM_GPUS]; /**< The peer's, where a
-                                                                 bit was ever set */
+    muct_rdma_gpu_page_t gpu_pages[MUCT_RDMA_KEY_NUM_GPUS]; /**< Pages of the peer's
+                                                                 GPUs, once a bit was
+                                                                 set */
     muct_rdma_chan_t chans[];
 };
 
 /**
- * Notifications of an endpoint to the rooms above it: operations and recovery. An
+ * Notifications of an endpoint to the folders above it: operations and recovery. An
  * interface has one table for all its endpoints; each member is set.
  */
 struct muct_rdma_ep_listener {
-    /** All queue pairs are made. @return UCS_OK, or an error, logged: delete the
+    /** All queue pairs were created. @return UCS_OK, or an error, logged: delete the
      * endpoint. */
     ucs_status_t (*made)(muct_rdma_ep_t *ep);
 
@@ -200,7 +201,7 @@ ucs_status_t muct_rdma_ep_make(muct_rdma_ep_t *ep);
 /**
  * Let an endpoint that could not be made or connected fail in the next progress, and
  * destroy its connected queue pairs. UCP then answers the peer's wire-up, so that the
- * peer's endpoint ends in an error and does not wait for ever.
+ * peer's endpoint ends in an error and does not wait forever.
  */
 void muct_rdma_ep_set_doom(muct_rdma_ep_t *ep, ucs_status_t status);
 
@@ -225,7 +226,7 @@ ucs_status_t muct_rdma_ep_invalidate(uct_ep_h ep,
  */
 void muct_rdma_ep_fail(muct_rdma_ep_t *ep, ucs_status_t status, bool is_unexpected);
 
-/** Handle a broken connection: make it anew, or fail the endpoint with @a status. */
+/** Handle a broken connection: begin recovery, or fail the endpoint with @a status. */
 void muct_rdma_ep_broke(muct_rdma_ep_t *ep, ucs_status_t status);
 
 /** Fill the path, with the packet numbers of the first connection. */

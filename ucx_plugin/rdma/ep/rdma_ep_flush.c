@@ -47,8 +47,8 @@ static void muct_rdma_chan_read_back(muct_rdma_chan_t *chan, bool is_host,
 
 /*
  * Read from every GPU written to: a read pushes only writes to the memory that it reads
- * from. False when there was no room for all. A posted read is not repeated: it follows
- * the writes that it is for, and later writes set the GPU's bit again.
+ * from. False when there was no room for all reads. A posted read is not repeated: it
+ * follows the writes to be pushed, and later writes set the GPU's bit again.
  */
 static bool muct_rdma_chan_read_gpus(muct_rdma_chan_t *chan)
 {
@@ -86,8 +86,8 @@ static bool muct_rdma_chan_read_host(muct_rdma_chan_t *chan)
     return true;
 }
 
-/* Whether a request would follow all writes. It is sent on the first queue pair, where
- * it does. */
+/* Whether a request would follow all writes. The request is sent on the first queue
+ * pair, so the others must be idle. */
 static bool muct_rdma_ep_may_pull_pages(const muct_rdma_ep_t *ep)
 {
     unsigned i;
@@ -101,7 +101,7 @@ static bool muct_rdma_ep_may_pull_pages(const muct_rdma_ep_t *ep)
     return true;
 }
 
-/* Variant without reads; rdma_pull.c */
+/* Variant for a peer that answers no reads; see rdma_pull.c. */
 static ucs_status_t muct_rdma_ep_pull_pages(muct_rdma_ep_t *ep, bool has_host)
 {
     bool has_writes = false;
@@ -327,7 +327,7 @@ static ucs_status_t muct_rdma_ep_wait(muct_rdma_ep_t *ep, uct_completion_t *comp
         ++num;
     }
 
-    /* the caller's own count stands for one of them */
+    /* the caller's own count is for one of them */
     comp->count += (int)num - 1;
     for (i = 0; i < ep->num_qps; ++i) {
         if (!muct_rdma_sq_is_idle(&ep->chans[i].sq)) {
@@ -340,8 +340,7 @@ static ucs_status_t muct_rdma_ep_wait(muct_rdma_ep_t *ep, uct_completion_t *comp
 
 static ucs_status_t muct_rdma_ep_flush_cancel(muct_rdma_ep_t *ep)
 {
-    ep->is_canceled = true; /* also within the callbacks of an endpoint that fails
-                             * now */
+    ep->is_canceled = true; /* this also holds inside callbacks of a failing endpoint */
     muct_rdma_ep_fail(ep, UCS_ERR_CANCELED, false);
     return UCS_OK;
 }
@@ -377,7 +376,7 @@ ucs_status_t muct_rdma_ep_flush(uct_ep_h tl_ep, unsigned flags, uct_completion_t
     return (comp != NULL) ? muct_rdma_ep_wait(ep, comp) : UCS_INPROGRESS;
 }
 
-/* ---- is the peer there? ---- */
+/* ---- check ---- */
 
 ucs_status_t muct_rdma_ep_check(uct_ep_h tl_ep, unsigned flags, uct_completion_t *comp)
 {
@@ -410,7 +409,7 @@ ucs_status_t muct_rdma_ep_check(uct_ep_h tl_ep, unsigned flags, uct_completion_t
     return (comp != NULL) ? UCS_INPROGRESS : UCS_OK;
 }
 
-/* ---- of all endpoints ---- */
+/* ---- flush and fence of the interface ---- */
 
 ucs_status_t muct_rdma_iface_flush(uct_iface_h tl_iface, unsigned flags,
                                    uct_completion_t *comp)

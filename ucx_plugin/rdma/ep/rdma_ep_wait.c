@@ -12,7 +12,8 @@
 
 /* ---- requests ---- */
 
-/* Next request of the queue, kept in the part of a request that belongs to us. */
+/* Link to the next request, stored in the part of a request that belongs to the
+ * transport. */
 static uct_pending_req_t **muct_rdma_pending_next(uct_pending_req_t *req)
 {
     return (uct_pending_req_t **)(void *)req->priv;

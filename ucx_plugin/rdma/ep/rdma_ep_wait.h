@@ -18,7 +18,7 @@ void muct_rdma_ep_pending_purge(uct_ep_h ep, uct_pending_purge_callback_t cb,
 /** Dispatch pending requests and send credits that are due. */
 unsigned muct_rdma_ep_progress_work(muct_rdma_ep_t *ep);
 
-/** Have @ref muct_rdma_ep_progress_work called in this or the next progress. */
+/** Schedule @ref muct_rdma_ep_progress_work for this or the next progress. */
 void muct_rdma_ep_add_work(muct_rdma_ep_t *ep);
 
 /** Whether @ref muct_rdma_ep_progress_work would do anything now. */

@@ -80,10 +80,10 @@ typedef struct muct_rdma_iface {
     bool has_tried_ctl;
     bool is_left_out;        /**< Receives could not be registered: the interface has no
                               *   capabilities */
-    unsigned recovery_tries; /**< Connections made anew in a row; 0: none ever */
+    unsigned recovery_tries; /**< Attempts of recovery in a row; 0: none ever */
     uint64_t recovery_timeout_ms;
     struct {
-        uint64_t connections; /**< Made anew */
+        uint64_t connections; /**< Connections re-established */
         uint64_t wrs;         /**< Posted again */
         uint64_t moves;       /**< Endpoints moved to another device */
     } recovery_stats;
@@ -109,8 +109,9 @@ typedef struct muct_rdma_iface {
     uint64_t recover_time_ms; /**< Last time the timer was set for recovery */
     uint64_t port_down_ms;    /**< Since when the link is down; 0 when it is up */
     uint64_t port_down_timeout_ms;
-    uint64_t watch_ms; /**< A queue pair ends something in this time; rdma_watch.h */
-    uint64_t watch_time_ms; /**< Last check of that */
+    uint64_t watch_ms;      /**< Time within which a queue pair completes something;
+                               rdma_watch.h */
+    uint64_t watch_time_ms; /**< Last check of it */
     bool has_watch_timer;   /**< The timer is set for the next one */
 } muct_rdma_iface_t;
 

@@ -3,8 +3,8 @@
 /*
  * Statistics of an interface's posts. Users find them in UCX's VFS while the interface
  * lives (ucx_vfs mounts it), and in the log when it is closed. Another thread reads the
- * numbers while they are counted. Each is one word, so the reader sees an old value or
- * a new one.
+ * numbers while they are counted. Each is an aligned 64-bit value, so the reader sees
+ * an old value or a new one.
  */
 
 #include "rdma/ep/rdma_stats.h"

@@ -14,7 +14,7 @@
 
 #define MUCT_RDMA_CANARY_BYTES 64u
 #define MUCT_RDMA_CANARY_PAGE 4096u
-#define MUCT_RDMA_CANARY_MS 2000 /* until the device has answered */
+#define MUCT_RDMA_CANARY_MS 2000 /* limit of an answer of the device */
 
 /* A queue pair that is connected to itself, and the target of its reads. */
 typedef struct muct_rdma_canary {
@@ -123,7 +123,7 @@ static ucs_status_t muct_rdma_canary_create_page(muct_rdma_canary_t *canary)
     return UCS_OK;
 }
 
-/* ---- two ways to the bytes ---- */
+/* ---- reads by the GPU and by the device ---- */
 
 static bool muct_rdma_canary_copy(const muct_rdma_canary_t *canary, void *to,
                                   const void *from, size_t length)
@@ -136,7 +136,7 @@ static bool muct_rdma_canary_copy(const muct_rdma_canary_t *canary, void *to,
             MUCT_HIP_SUCCESS);
 }
 
-/* Into the page. */
+/* Read into the page. */
 static ucs_status_t muct_rdma_canary_read(const muct_rdma_canary_t *canary,
                                           const muct_rdma_mem_t *mem, uint64_t address,
                                           unsigned length)
@@ -228,7 +228,7 @@ static ucs_status_t muct_rdma_canary_look_at_ends(const muct_rdma_canary_t *cana
                               : status;
 }
 
-/* ---- all of it ---- */
+/* ---- the check ---- */
 
 static ucs_status_t muct_rdma_canary_look_with_stream(muct_rdma_canary_t *canary,
                                                       const muct_rdma_mem_t *mem)

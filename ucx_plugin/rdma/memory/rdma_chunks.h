@@ -8,8 +8,8 @@
  * Allocations that a region of GPU memory covers, by the runtime's numbers.
  *
  * UCX does not see that GPU memory is unmapped, and other memory mapped at its address
- * (sleep modes, expandable segments). Its cache then gives the handle of the earlier
- * memory; the numbers differ.
+ * (sleep modes, expandable segments). Its cache then returns the handle of the earlier
+ * memory, but the runtime's numbers differ.
  *
  * Threads. Callers lock the chunks of a region against other threads.
  */

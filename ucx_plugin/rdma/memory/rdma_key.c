@@ -12,8 +12,8 @@
 #define MUCT_RDMA_KEY_SLOTS 48 /* offset of the slots */
 
 /*
- * Every step is a bijection of the former state and of the word that it adds, so a
- * change of one word always changes the 64 bits. Their upper half is the sum.
+ * Every step is a bijection of the previous state and of the word that it adds, so a
+ * change of one word always changes the 64 bits. The upper half of them is the sum.
  */
 static uint32_t muct_rdma_key_sum(const uint8_t *bytes, size_t length)
 {
@@ -192,7 +192,7 @@ const char *muct_rdma_key_explain(muct_rdma_key_result_t result, const void *buf
 {
     const uint8_t *p = buffer;
 
-    if (result <= MUCT_RDMA_KEY_OTHER_VERSION) { /* the other bytes may not be there */
+    if (result <= MUCT_RDMA_KEY_OTHER_VERSION) { /* the other bytes may be missing */
         snprintf(text, size, "%s (version %u, expected %u)",
                  muct_rdma_key_strerror(result), p[0], MUCT_RDMA_KEY_VERSION);
         return text;

@@ -17,7 +17,7 @@
  *   48 slots (4 each): rkeys, then zeros | check sum of the slots (4)
  *
  * UCX does not pass the length of the bytes, so the first sum is checked before
- * num_slots is used. Both sums catch keys that were cut or changed on the way, not
+ * num_slots is used. Both sums detect keys that were cut or changed on the way, but not
  * forged ones.
  *
  * The key of GPU memory names the GPU, and a page of that GPU which stays registered as
@@ -74,7 +74,7 @@ typedef enum {
     MUCT_RDMA_KEY_COUNT,         /**< Number of keys and length do not fit together */
     MUCT_RDMA_KEY_RANGE,         /**< The region wraps around the address space */
     MUCT_RDMA_KEY_NO_GPU,        /**< There is no GPU of that number */
-    MUCT_RDMA_KEY_FLAGS,         /**< Flags or fields that this version has not */
+    MUCT_RDMA_KEY_FLAGS,         /**< Flags or fields that this version does not have */
     MUCT_RDMA_KEY_PAGE           /**< A GPU without its page, or a page without a GPU */
 } muct_rdma_key_result_t;
 

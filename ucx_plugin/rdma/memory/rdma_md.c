@@ -63,7 +63,7 @@ static ucs_config_field_t muct_rdma_md_config_table[] = {
     {"GPU_FLUSH", "y",
      "Let peers flush their writes to our GPUs: a page of each GPU is registered\n"
      "for them to read, and the end of their flush proves that the GPU sees the\n"
-     "bytes. n saves a read a flush where the network device does it by itself.",
+     "bytes. n saves a read per flush; choose it only where the device needs none.",
      ucs_offsetof(muct_rdma_md_config_t, gpu_flush), UCS_CONFIG_TYPE_BOOL},
 
     {"RELAXED_ORDERING", "try",

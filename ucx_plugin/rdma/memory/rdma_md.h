@@ -44,9 +44,9 @@ struct muct_rdma_md {
     uint8_t rail;         /**< Index among the used devices of this process */
     uint8_t num_rkeys;    /**< Most keys of a packed key */
     muct_rdma_gpu_ways_t gpu_ways;
-    ucs_ternary_auto_value_t dmabuf_canary; /**< Check that dma-bufs reach the right
-                                             *   memory */
-    bool has_logged_canary;                 /**< Logged that a dma-buf was wrong */
+    ucs_ternary_auto_value_t
+        dmabuf_canary;       /**< Check that dma-bufs reach the right memory */
+    bool has_logged_canary;  /**< Logged that a dma-buf was wrong */
     bool has_logged_atomics; /**< Logged memory registered without atomics */
     bool has_logged_bare;    /**< The warning about memory without keys was logged */
     bool has_logged_crash;   /**< Logged that an export may end the process */
@@ -66,7 +66,7 @@ struct muct_rdma_md {
 /* ---- rdma_md_mem.c ---- */
 
 /**
- * Register GPU memory anew if [address, address + length) of the region holds other
+ * Register GPU memory again if [address, address + length) of the region holds other
  * allocations; see rdma_chunks.h. The keys that the region had are refused from then
  * on. Threads that find the change at the same time renew the region once.
  *
@@ -77,7 +77,7 @@ ucs_status_t muct_rdma_md_renew_changed(muct_rdma_md_t *md, muct_rdma_mem_t *mem
 
 /**
  * Renew a region where that is needed, before its bytes are used. Work requests of the
- * region in flight, of any endpoint, then fail: an application maps memory anew after
+ * region in flight, of any endpoint, then fail: an application maps memory again after
  * its transfers have ended.
  */
 static inline ucs_status_t muct_rdma_md_keep_up(muct_rdma_md_t *md,

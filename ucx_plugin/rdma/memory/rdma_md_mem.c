@@ -53,7 +53,7 @@ static ucs_status_t muct_rdma_md_find_page(muct_rdma_md_t *md, const void *addre
 
 /* Whether UCP may use other transports for memory that this device refused: GPU memory
  * without a dma-buf or of several chunks, or memory for which the device has no page
- * table entries or keys left. A mistake of the caller or a limit of the process stays
+ * table entries or keys left. A mistake of the caller or a limit of the process remains
  * an error. */
 static bool muct_rdma_md_may_be_bare(const muct_rdma_mem_params_t *params,
                                      ucs_status_t status, int error)
@@ -265,7 +265,7 @@ ucs_status_t muct_rdma_md_mem_dereg(uct_md_h uct_md,
         return UCS_ERR_INVALID_PARAM;
     }
 
-    /* every region has its own keys, which the device rejects after this call */
+    /* each region has its own keys, which the device rejects after this call */
     muct_rdma_mem_destroy(mem);
     if (is_invalidating) {
         muct_completion_invoke(comp, UCS_OK);

@@ -24,7 +24,7 @@
  * again. */
 #define MUCT_RDMA_MD_MAX_TRIALS 8
 
-/* The kernel may then keep the memory where its processor is. */
+/* Warn that the kernel may keep the memory in the host. */
 static void muct_rdma_md_warn_lack(muct_rdma_md_t *md)
 {
     if ((md->kernel_lack[0] != '\0') && !md->has_logged_lack) {
@@ -63,7 +63,7 @@ static ucs_status_t muct_rdma_md_refuse_dmabuf(muct_rdma_md_t *md,
             md->device.name, mem->base, mem->length, params->dmabuf_offset);
     md->has_logged_canary = true;
     muct_rdma_mem_destroy(mem);
-    errno = EIO; /* not a refusal for which the other way is tried */
+    errno = EIO; /* this is not a refusal for which the other way is tried */
     return UCS_ERR_IO_ERROR;
 }
 
@@ -107,7 +107,7 @@ static ucs_status_t muct_rdma_md_reg_dmabuf(muct_rdma_md_t *md, void *address,
     status = muct_rdma_mem_create(md->pd, address, length, &with, &mem);
     if (params->dmabuf_fd < 0) {
         error = errno;
-        close(with.dmabuf_fd); /* the registration holds the memory */
+        close(with.dmabuf_fd); /* the registration keeps the memory */
         errno = error;
     }
     if (status == UCS_OK) {

@@ -172,7 +172,7 @@ static inline bool muct_rdma_mem_has(const muct_rdma_mem_t *mem, const void *add
            (length <= mem->length - ((uint64_t)(uintptr_t)address - mem->base));
 }
 
-/** Note the allocations of GPU memory that has just been registered. */
+/** Record the allocations of GPU memory that has just been registered. */
 void muct_rdma_mem_read_chunks(muct_rdma_mem_t *mem);
 
 /** Log that local memory is outside its handle's region. @return

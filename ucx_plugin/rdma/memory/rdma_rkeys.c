@@ -22,7 +22,7 @@ static struct {
     pthread_mutex_t lock;
     ucs_list_link_t list;
     uint64_t num_groups;
-    pid_t pid; /* a child is another process */
+    pid_t pid; /* differs in a forked child */
     uint64_t process;
     uint16_t num_openings;
 } muct_rdma_rkeys = {
@@ -31,7 +31,7 @@ static struct {
 };
 MUCT_FREE_IN_CHILD(muct_rdma_rkeys, &muct_rdma_rkeys.lock)
 
-/* The key that this thread has added last, and its group */
+/* The key that this thread added last, and its group */
 static _Thread_local struct {
     uint64_t group; /* 0: none */
     uint64_t incarnation;
@@ -92,7 +92,8 @@ static const muct_rdma_rkeys_entry_t *muct_rdma_rkeys_of_group(uint64_t group,
     return NULL;
 }
 
-/* Whether the key is of the region of the one before, with a device opened later. */
+/* Whether the key is for the same region as the previous one, with a device that was
+ * opened later. */
 static bool muct_rdma_rkeys_is_next(const muct_rdma_key_t *key)
 {
     return (muct_rdma_rkeys_last.group != 0) &&
@@ -103,9 +104,9 @@ static bool muct_rdma_rkeys_is_next(const muct_rdma_key_t *key)
            ((int16_t)(key->incarnation - muct_rdma_rkeys_last.incarnation) > 0);
 }
 
-/* UCP unpacks the keys of a region one behind the other, in the order in which their
- * owner has opened the devices. A group ends with the region, or where a device does
- * not come later than the one before. */
+/* UCP unpacks the keys of a region in a row, in the order in which their owner opened
+ * the devices. A group ends with the region, or where a device was not opened later
+ * than the previous one. */
 static uint64_t muct_rdma_rkeys_group(const muct_rdma_key_t *key)
 {
     if (!muct_rdma_rkeys_is_next(key)) {

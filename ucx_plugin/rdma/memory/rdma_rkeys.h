@@ -8,9 +8,9 @@
  * Remote keys that this process holds, to find the one of another device for the same
  * memory: an endpoint that moved there needs it (rdma_move.h).
  *
- * Incarnations. The upper 48 bits are the process', drawn when it opens its first
- * device; the lower ones count its openings of devices. So equal upper bits show that
- * two devices belong to one process.
+ * Incarnations. The upper 48 bits are random for each process, drawn when it opens its
+ * first device; the lower ones count its openings of devices. So equal upper bits show
+ * that two devices belong to one process.
  *
  * Any thread.
  */
@@ -32,7 +32,7 @@ static inline bool muct_rdma_incarnation_is_near(uint64_t incarnation, uint64_t 
 /** Allocate an empty key that can be added; NULL without memory. */
 muct_rdma_key_t *muct_rdma_rkeys_alloc(void);
 
-/** Have it found. */
+/** Add the key, so that searches find it. */
 void muct_rdma_rkeys_add(muct_rdma_key_t *key);
 
 /** Free a key of @ref muct_rdma_rkeys_alloc; searches do not find it any more. */
@@ -52,13 +52,13 @@ typedef struct muct_rdma_rkeys_target {
  * deregistered. The one that belongs to the given key was unpacked with it: UCP unpacks
  * the keys of a region with all devices at once, in the order of their openings.
  *
- * Limit: two registrations of one range are taken for one if a thread unpacks them one
- * behind the other, and the second has only devices opened after those of the first.
+ * Limit: two registrations of one range are taken for one if a thread unpacks them in a
+ * row, and the second has only devices opened after those of the first.
  *
  * Where the address is that of the flush page of a GPU, address and key become those of
  * the other device's page of that GPU.
  *
- * @param [in,out] target  Changed on success alone.
+ * @param [in,out] target  Changed only on success.
  * @return False when this process holds none.
  */
 bool muct_rdma_rkeys_translate(muct_rdma_rkeys_target_t *target, uint64_t incarnation);

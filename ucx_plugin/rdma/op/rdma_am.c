@@ -336,8 +336,8 @@ ucs_status_t muct_rdma_ep_am_zcopy(uct_ep_h tl_ep, uint8_t id, const void *heade
         return status;
     }
 
-    /* not committed before its end: after an early return the next operation fills it
-     * in */
+    /* the entry is not committed before its end, so after an early return the next
+     * operation fills it in */
     wr = muct_rdma_sq_next(sq);
     status = muct_rdma_am_fill_sges(ep, iov, iovcnt, wr);
     if (status != UCS_OK) {

@@ -138,8 +138,9 @@ static void muct_rdma_am_grow_with_use(muct_rdma_ep_t *ep)
     }
 }
 
-/* No receive can be posted. Do without those beyond the first ones, as credits are sent
- * for half of all: the peer would wait for the credits of receives that never come. */
+/* No receive can be posted. Give up the receives beyond the first ones: credits are
+ * sent for half of all, so the peer would wait for credits of receives that are never
+ * posted. */
 static void muct_rdma_am_shrink(muct_rdma_ep_t *ep)
 {
     muct_rdma_rx_t *rx = &ep->rx;
@@ -334,7 +335,7 @@ void muct_rdma_am_receive(muct_rdma_ep_t *ep, const struct ibv_wc *wc)
         return;
     }
 
-    /* before the handler: it may destroy the endpoint */
+    /* do this before the handler, which may destroy the endpoint */
     ++rx->missing_data;
     ++iface->num_missing;
     muct_rdma_am_schedule(ep);

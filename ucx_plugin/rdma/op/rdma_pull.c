@@ -20,9 +20,9 @@
  * read by the peer's queue pair does. Writes of other queue pairs are acknowledged
  * before the request is sent.
  *
- * An answer proves that our device has the peer's write, not that our GPU has it. A get
- * into a GPU ends when our device has read from that GPU as well: it writes a byte of
- * the GPU's page to the peer's flush page.
+ * An answer proves that our device has the peer's write, not that our GPU has it. So a
+ * get into a GPU ends only when our device has also read from that GPU: it writes a
+ * byte of the GPU's page to the peer's flush page.
  *
  * The peer's requests and our own operations take turns in a full send queue. After
  * answers, the next room is for operations that wait. After that the next room is for
@@ -60,8 +60,8 @@ enum {
 };
 
 typedef struct muct_rdma_piece {
-    uint64_t remote; /* at the owner of the memory */
-    uint64_t local;  /* at the side that requests it */
+    uint64_t remote; /* address at the owner of the memory */
+    uint64_t local;  /* address at the requesting side */
     uint32_t remote_key;
     uint32_t local_key;
     uint32_t local_device; /* device of that key, in requests of the peer */
@@ -74,7 +74,7 @@ struct muct_rdma_pull {
     uint32_t sent;
     uint32_t ended;
     bool has_reads;       /* the peer has granted reads */
-    uint64_t gpus;        /* our GPUs with writes that no read has pushed, a bit each */
+    uint64_t gpus;        /* bit mask of our GPUs with writes that no read has pushed */
     muct_rdma_buf_t *buf; /* room for a request until its answer, or NULL */
     muct_rdma_done_t done;
     void *arg;
@@ -146,7 +146,7 @@ void muct_rdma_pull_cleanup(muct_rdma_ep_t *ep, ucs_status_t status)
     }
 }
 
-/* ---- what is requested ---- */
+/* ---- pieces of a request ---- */
 
 /* Cut a block where a key ends; count only, without @a pieces. */
 static size_t muct_rdma_pull_block(const muct_rdma_ep_t *ep, const muct_rdma_mem_t *mem,
@@ -294,7 +294,9 @@ static bool muct_rdma_pull_has_room(const muct_rdma_ep_t *ep, unsigned num_wrs)
     return (ep->credits > 0) && (muct_rdma_sq_free(&ep->chans[0].sq) >= num_wrs);
 }
 
-/* Whether a message has room now, or may have when it is tried. */
+/*
+ * Whether a message can be placed now: inline, or in a buffer that the pool may have.
+ */
 static bool muct_rdma_pull_may_place(const muct_rdma_ep_t *ep, size_t length)
 {
     return muct_rdma_am_is_inline(ep, length) ||
@@ -314,7 +316,7 @@ static bool muct_rdma_pull_may_serve(const muct_rdma_ep_t *ep)
     return (ep->served != NULL) && (ep->served->tail != ep->served->head);
 }
 
-/* All answers have come, and some GPUs are not read from yet. */
+/* Whether all answers have arrived, but some GPUs were not read from yet. */
 static bool muct_rdma_pull_may_push(const muct_rdma_ep_t *ep)
 {
     const muct_rdma_pull_t *pull = ep->pull;
@@ -484,7 +486,7 @@ static void muct_rdma_pull_serve_all(muct_rdma_ep_t *ep)
     muct_rdma_ep_end_extra(ep);
 }
 
-/* Serve the peer when it is its turn, or when nothing of ours waits. */
+/* Serve the peer when it is its turn, or when no operation of ours waits. */
 static void muct_rdma_pull_take_turn(muct_rdma_ep_t *ep)
 {
     const bool has_waiting = (ep->pending.head != NULL) || (ep->job != NULL);
@@ -543,7 +545,7 @@ static void muct_rdma_pull_push(muct_rdma_ep_t *ep)
 void muct_rdma_pull_progress(muct_rdma_ep_t *ep)
 {
     muct_rdma_sq_t *sq = &ep->chans[0].sq;
-    const unsigned flags = sq->next_flags; /* of the user's next work request */
+    const unsigned flags = sq->next_flags; /* flags of the user's next work request */
 
     sq->next_flags = 0;
     muct_rdma_pull_take_turn(ep);

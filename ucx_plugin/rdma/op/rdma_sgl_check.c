@@ -22,7 +22,7 @@ size_t muct_rdma_ep_max_sgl(const muct_rdma_iface_t *iface)
 {
     size_t max = (size_t)iface->limits.num_qps * iface->limits.tx_depth * 3 / 4;
 
-    /* a quarter is for blocks of several work requests; short queues have jobs */
+    /* a quarter is for blocks of several work requests; short queues use jobs */
     return (max > MUCT_RDMA_MIN_MAX_SGL) ? max : MUCT_RDMA_MIN_MAX_SGL;
 }
 
@@ -112,7 +112,7 @@ static UCS_F_NOINLINE size_t muct_rdma_sgl_check_run(const muct_rdma_sgl_t *sgl,
     return i;
 }
 
-/* The region is compared once for all of its blocks that follow each other. */
+/* Compare the region once for all of its consecutive blocks. */
 static ucs_status_t muct_rdma_sgl_keep_up(const muct_rdma_ep_t *ep,
                                           muct_rdma_mem_t *mem)
 {
@@ -121,8 +121,9 @@ static ucs_status_t muct_rdma_sgl_keep_up(const muct_rdma_ep_t *ep,
     return muct_rdma_ep_keep_up(ep, mem, base, (mem != NULL) ? mem->length : 0);
 }
 
-/* Bytes of a list, work requests it may need when none is too long for one, and bits of
- * its lengths: more than any length of it has. */
+/* Check a list and count its bytes and work requests, with one work request for each
+ * plain block. @a lengths_p gets the bits of all lengths, which are at least the
+ * longest one. */
 static ucs_status_t muct_rdma_sgl_check(const muct_rdma_ep_t *ep,
                                         const muct_rdma_sgl_t *sgl,
                                         muct_rdma_sgl_plan_t *plan, size_t *lengths_p)
@@ -200,7 +201,7 @@ static ucs_status_t muct_rdma_ep_sgl(muct_rdma_ep_t *ep, enum ibv_wr_opcode opco
     size_t lengths;
     int num;
 
-    /* before the check, which would be repeated while there is no room */
+    /* test for room before the check, which would be repeated otherwise */
     if ((sgl->count > muct_rdma_ep_free(ep)) && !muct_rdma_ep_is_idle(ep) &&
         !muct_rdma_ep_has_to_split(ep, sgl->count)) {
         return UCS_ERR_NO_RESOURCE;

@@ -20,14 +20,15 @@ typedef struct muct_rdma_sgl_writer {
     struct ibv_send_wr *wr;     /* the open work request, or NULL */
     const muct_rdma_key_t *key; /* of wr */
     size_t wr_length;
-    uint64_t wr_end;     /* remote address behind it */
+    uint64_t wr_end;     /* remote address behind wr */
     size_t piece;        /* most bytes of a work request */
     uint64_t share;      /* bytes for a queue pair */
     uint64_t chan_bytes; /* bytes of this list on the present queue pair */
     enum ibv_wr_opcode opcode;
     uct_completion_t *comp;
     int num_segments; /* work requests ended on a queue pair */
-    size_t run_end;   /* blocks up to there are under the keys of the one before it */
+    size_t
+        run_end; /* blocks before this index have the same keys as their predecessor */
     unsigned max_sge;
 } muct_rdma_sgl_writer_t;
 
@@ -176,7 +177,7 @@ static inline uint32_t muct_rdma_sgl_run_room(const muct_rdma_sq_t *sq, size_t b
 {
     uint32_t room = muct_rdma_sq_free(sq);
     uint32_t chain = sq->batch - (sq->head - sq->posted);
-    /* where the ring of entries ends, the low half of wr_ids may end, too */
+    /* the low half of wr_ids may wrap where the ring of entries ends */
     uint32_t ring = sq->wr_mask + 1 - (sq->head & sq->wr_mask);
 
     room = (room < chain) ? room : chain;
@@ -185,10 +186,10 @@ static inline uint32_t muct_rdma_sgl_run_room(const muct_rdma_sq_t *sq, size_t b
 }
 
 /*
- * Blocks of one run that become a work request each: none is the neighbour of the one
- * before. At least one and @a room at most; the last is left open, for a neighbour.
- * This loop is the cost of a block: all that can be computed outside is, and it is not
- * inlined, so that it has all registers.
+ * Write a work request for each block of a run, as long as no block is the neighbour of
+ * the one before: at least one, and at most @a room. The last one is left open for a
+ * neighbour. This loop is the cost of a block: all that can be computed outside is, and
+ * it is not inlined, so that it has all registers.
  */
 static UCS_F_NOINLINE size_t muct_rdma_sgl_fill_run(muct_rdma_sgl_writer_t *writer,
                                                     const muct_rdma_sgl_t *sgl,
@@ -227,7 +228,7 @@ static UCS_F_NOINLINE size_t muct_rdma_sgl_fill_run(muct_rdma_sgl_writer_t *writ
     } while ((remote != wr_end) && (bytes < share));
 
     --wr;
-    sq->head += (uint32_t)(wr - first); /* all but the open one */
+    sq->head += (uint32_t)(wr - first); /* all except the open one */
     bytes -= writer->chan_bytes;
     writer->chan_bytes += bytes;
     sq->bytes += bytes - length;

@@ -7,7 +7,7 @@
  * @file
  * Reliable-connected queue pair and its states. Posting to it is not part of this file.
  *
- * No shared receive queue, ever: some devices have none.
+ * It never has a shared receive queue: some devices have none.
  */
 
 #include "rdma/device/rdma_addr.h"

@@ -59,7 +59,7 @@ static ucs_status_t muct_rdma_sq_make_marks(muct_rdma_sq_t *sq, uint32_t num)
     }
 
     sq->mask = num - 1;
-    /* keeps room for one more chain */
+    /* keep room for one more chain */
     sq->grow_above = (num < sq->depth) ? num - sq->batch : UINT32_MAX;
     return UCS_OK;
 }

@@ -10,8 +10,8 @@
  *
  * Numbers. Every work request has an index that only grows. [tail, posted) are with the
  * device, [posted, head) are gathered and not yet posted; head - tail is never more
- * than depth. No other count exists. The difference cannot drift from the device's
- * state, because reliable connections complete in order.
+ * than depth. There is no other count, which could drift from the device's state:
+ * reliable connections complete in order.
  *
  * Completions. Only the last work request of each chain requests a completion: when it
  * comes, all before it are done. A failed work request and all later ones have
@@ -58,14 +58,14 @@ typedef struct muct_rdma_sq_stats {
 
 enum {
     MUCT_RDMA_SQ_SUSPENDED =
-        1 << 0,                 /**< The queue pair is not to be used; is_stuck, too */
+        1 << 0, /**< The queue pair must not be used; is_stuck is set as well */
     MUCT_RDMA_SQ_MOVED = 1 << 1 /**< The queue pair is on a second device */
 };
 
 typedef struct muct_rdma_sq muct_rdma_sq_t;
 
 /**
- * Change a work request's keys to those of the device of the queue pair; it may have
+ * Change a work request's keys to those of the device of the queue pair, unless it has
  * them already. False when there are none, logged.
  */
 typedef bool (*muct_rdma_sq_move_t)(muct_rdma_sq_t *sq, struct ibv_send_wr *wr);
@@ -120,7 +120,7 @@ typedef struct muct_rdma_sq_params {
 /** @return UCS_OK or UCS_ERR_NO_MEMORY. */
 ucs_status_t muct_rdma_sq_init(muct_rdma_sq_t *sq, const muct_rdma_sq_params_t *params);
 
-/** Everything must have been completed or purged. */
+/** All work requests must have been completed or purged. */
 void muct_rdma_sq_cleanup(muct_rdma_sq_t *sq);
 
 /**
@@ -281,7 +281,7 @@ static inline void muct_rdma_sq_end_silent(muct_rdma_sq_t *sq, struct ibv_send_w
     }
 }
 
-/** End a work request: it belongs to the chain now. */
+/** End a work request, which then belongs to the chain. */
 static inline void muct_rdma_sq_add(muct_rdma_sq_t *sq, struct ibv_send_wr *wr,
                                     muct_rdma_done_t done, void *arg, uint64_t bytes)
 {

@@ -56,7 +56,7 @@ void muct_rdma_move_leave(muct_rdma_iface_t *iface)
     }
 }
 
-/* ---- choice ---- */
+/* ---- choice of a device ---- */
 
 static bool muct_rdma_move_is_up(const muct_rdma_iface_t *iface)
 {
@@ -80,8 +80,10 @@ static uint64_t muct_rdma_move_distance(const muct_rdma_ep_t *ep,
 typedef bool (*muct_rdma_move_rule_t)(const muct_rdma_ep_t *ep,
                                       const muct_rdma_ep_t *lane);
 
-/* Find the endpoint made closest to ours in time, among the previous find and those of
- * an interface that satisfy a rule. UCP makes the endpoints of one peer together. */
+/*
+ * Find the endpoint that was created closest to ours in time, among @a found and those
+ * of an interface that satisfy a rule. UCP creates the endpoints of one peer together.
+ */
 static const muct_rdma_ep_t *muct_rdma_move_nearest(const muct_rdma_ep_t *ep,
                                                     const muct_rdma_iface_t *iface,
                                                     muct_rdma_move_rule_t rule,

@@ -23,7 +23,7 @@
  * needs to answer */
 #define MUCT_RDMA_RECOVER_PATIENCE 32
 
-/* ---- whose ---- */
+/* ---- look-up of the endpoint ---- */
 
 /* Whether a message may concern endpoints of the device. A GONE has the device by which
  * the offer came, which may only have carried the endpoint. */
@@ -232,7 +232,7 @@ static void muct_rdma_recover_connect(muct_rdma_ep_t *ep)
     }
 
     if (status != UCS_OK) {
-        muct_rdma_recover_drain(ep, ep->recover.epoch + 1); /* half connected */
+        muct_rdma_recover_drain(ep, ep->recover.epoch + 1); /* some may be connected */
         return;
     }
 
@@ -304,7 +304,7 @@ static bool muct_rdma_recover_is_stuck(muct_rdma_ep_t *ep, uint64_t now_ms)
         return true;
     }
 
-    /* the event may come after the failure */
+    /* the event may arrive after the failure */
     return (ep->carrier->port_down_ms != 0) || ep->carrier->ctl.is_given_up;
 }
 
@@ -376,7 +376,7 @@ static void muct_rdma_recover_step(muct_rdma_ep_t *ep, uint64_t now_ms)
         return;
     }
 
-    /* at least once: the peer may not have our offer */
+    /* send it at least once: the peer may not have our offer */
     is_answered = recover->has_offer && (recover->offer.epoch == recover->epoch);
     if (!is_answered || (recover->next_ms == 0)) {
         muct_rdma_recover_offer(ep, now_ms);
@@ -417,7 +417,7 @@ void muct_rdma_recover_progress(muct_rdma_iface_t *iface, uint64_t now_ms)
     }
 }
 
-/* ---- the peer's word ---- */
+/* ---- messages of the peer ---- */
 
 /* Whether the peer's choice of device wins when both sides make the same connection. */
 static bool muct_rdma_recover_goes_first(const muct_rdma_ep_t *ep,
@@ -490,9 +490,8 @@ static void muct_rdma_recover_take_offer(muct_rdma_ep_t *ep, muct_rdma_iface_t *
     recover->offer = *msg;
     recover->has_offer = true;
     muct_rdma_ep_set_reads(ep, msg->max_reads, false);
-    muct_rdma_move_to(
-        ep, by, &msg->dev,
-        msg->ctl_qp); /* no effect unless the device or its address has changed */
+    /* this has no effect unless the device or its address has changed */
+    muct_rdma_move_to(ep, by, &msg->dev, msg->ctl_qp);
     if (ahead > 0) {
         muct_rdma_recover_start(ep, msg->epoch, UCS_ERR_CONNECTION_RESET);
     } else if (is_elsewhere) {

@@ -5,8 +5,8 @@
 
 /**
  * @file
- * Recovery: a broken connection of an endpoint is made anew. The user notices a pause
- * at most.
+ * Recovery: re-establish the broken connection of an endpoint. The user notices a
+ * pause at most.
  *
  *            a queue pair fails here or at the peer
  *   CONNECTED ------------------------------------------------> BREAK
@@ -23,9 +23,9 @@
  * is missing. Both sides then have the number of messages that arrived: no completion
  * is lost in a destroyed queue. MAKE, OFFER: new queue pairs are made. Their numbers
  * are sent by datagram, again and again, with the number of messages that have arrived.
- * When the peer's offer is here, they are connected. All that has not ended is posted
- * again, except what has arrived. A side that is connected already answers an offer
- * with its own, which was lost.
+ * When the peer's offer has arrived, they are connected. All that has not ended is
+ * posted again, except what has arrived. A side that is connected already answers an
+ * offer with its own, which was lost.
  *
  * Steps. Commands to the device take tens of microseconds, and a link that fails breaks
  * all connections over it at once. A progress of an interface therefore uses at most
@@ -33,13 +33,13 @@
  * endpoints with a waiting peer before all others. The time an endpoint waits for its
  * peer counts from the endpoint's turn.
  *
- * Epochs count an endpoint's connections. The side that begins takes the next epoch;
- * the other side follows to it. Offers of earlier epochs are ignored.
+ * Epochs count an endpoint's connections. The side that begins takes the next epoch,
+ * and the other side adopts it. Offers of earlier epochs are ignored.
  *
  * Devices. Another device of both sides is tried (rdma_move.h) if the device is gone,
  * its link is down, or no answer came in a part of RECOVERY_TIMEOUT. That is the next
  * epoch, offered over that device; the next device then gets twice the time. The other
- * side follows to the device over which the offer comes. Both may have moved for the
+ * side moves to the device over which the offer arrives. Both may have moved for the
  * same epoch: a side that has moved wins over one that has not, and then the lesser
  * incarnation wins.
  *
@@ -51,7 +51,8 @@
  *
  * Recovery fails when RECOVERY_TIMEOUT has passed, or when nothing has ended during as
  * many recoveries as RECOVERY allows. It also fails when the peer reports that the
- * endpoint is gone, or when something under way cannot be repeated; see rdma_replay.c.
+ * endpoint is gone, or when an unfinished operation cannot be repeated; see
+ * rdma_replay.c.
  */
 
 #include "rdma/ep/rdma_ep.h"
@@ -66,7 +67,7 @@
 /**
  * Begin recovery of a broken connection.
  *
- * @param [in] cause  Status to fail with when it cannot be made anew.
+ * @param [in] cause  Status to fail with if recovery fails.
  * @return Whether recovery has begun. If not, nothing has changed.
  */
 bool muct_rdma_recover_begin(muct_rdma_ep_t *ep, ucs_status_t cause);

@@ -17,8 +17,8 @@
 
 /* Commands to the device for a queue pair */
 #define MUCT_RDMA_RENEW_BREAK 1
-#define MUCT_RDMA_RENEW_MAKE 3    /* destroy, create, move to INIT */
-#define MUCT_RDMA_RENEW_CONNECT 2 /* to RTR, to RTS */
+#define MUCT_RDMA_RENEW_MAKE 3    /* commands: destroy, create, move to INIT */
+#define MUCT_RDMA_RENEW_CONNECT 2 /* commands: move to RTR, to RTS */
 
 bool muct_rdma_renew_may_command(muct_rdma_ep_t *ep, unsigned num)
 {

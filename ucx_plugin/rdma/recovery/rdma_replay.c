@@ -10,11 +10,11 @@
  * is a read followed by a fence and by a message that has arrived: that message was
  * sent after the read had ended.
  *
- * It is unknown how much of the work after the last arrived message was executed.
- * Writes and reads are posted again: the same bytes to the same place. Atomics must not
- * be repeated, so recovery is given up if there is one. The same holds for a write
- * right after a fence. A program notifies a peer that polls memory by such a write; the
- * peer may have seen it and begun to use the place again.
+ * How much of the work after the last arrived message was executed is unknown. Writes
+ * and reads are posted again: the same bytes to the same place. Atomics must not be
+ * repeated, so recovery is given up if there is one. The same holds for a write right
+ * after a fence. A program notifies a peer that polls memory by such a write; the peer
+ * may have seen it and begun to use the place again.
  *
  * Work that need not be repeated becomes a write of zero bytes, which keeps all
  * numbers.
@@ -26,8 +26,8 @@
 
 /* Counts of a queue pair: earlier work requests have certainly been executed. */
 typedef struct muct_rdma_replay {
-    uint32_t arrived; /* by the peer's device */
-    uint32_t ended;   /* with all answers */
+    uint32_t arrived; /* executed by the peer's device */
+    uint32_t ended;   /* completed with all answers */
 } muct_rdma_replay_t;
 
 static bool muct_rdma_is_before(uint32_t index, uint32_t other)

@@ -89,8 +89,8 @@ static void muct_rdma_watch_nudge(muct_rdma_chan_t *chan)
     chan->sq.next_flags = flags;
 }
 
-/* Whether the queue pair had no completion for too long. Checks are counted and not
- * time, because the program may not have made progress. */
+/* Whether the queue pair had no completion for too long. Count checks instead of time,
+ * because the program may not have made progress. */
 static bool muct_rdma_watch_chan(muct_rdma_chan_t *chan)
 {
     const muct_rdma_iface_t *iface = muct_rdma_ep_iface(chan->ep);

@@ -14,8 +14,8 @@
  * COMPST_ERROR_RETRY).
  *
  * If a queue pair has ended nothing for half of the limit, a write of zero bytes is
- * posted: its acknowledgement covers everything before it. After the limit the
- * connection is made anew, or the endpoint fails.
+ * posted: its acknowledgement covers everything before it. After the limit recovery
+ * begins, or the endpoint fails.
  */
 
 #include "rdma/ep/rdma_ep.h"
