@@ -13,7 +13,7 @@
 /** mkv_progress() under the lock. */
 unsigned mkv_progress_locked(mkv_ctx_t *ctx);
 
-/** Set the hooks of lower rooms for a step and for a round. */
+/** Set the hooks of lower folders for a step and for a round. */
 void mkv_progress_init(mkv_ctx_t *ctx);
 
 #endif

@@ -18,7 +18,7 @@ static mkv_ctx_t *mkv_open_ctxs;
 static void mkv_forked(void)
 {
     ++mkv_num_forks;
-    mkv_open_ctxs = NULL; /* the entries belong to the parent */
+    mkv_open_ctxs = NULL; /* in a forked child, the entries belong to the parent */
     (void)pthread_mutex_init(&mkv_open_lock,
                              NULL); /* a thread of the parent may hold it */
 }

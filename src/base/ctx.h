@@ -98,7 +98,7 @@ struct mkv_ctx {
     mkv_process_t process;
     uint64_t nonce_state;
     uint64_t proof_key[2];     /* random key of mkv_proof() */
-    struct mkv_claims *claims; /* on peers' memory; NULL: no peer can see any */
+    struct mkv_claims *claims; /* claims on peers' memory; NULL: no peer can see them */
     uint64_t num_idle;         /* rounds of progress in which UCX found nothing */
     int ends_fd;               /* epoll(7) over peers' pidfds; or -1 */
 
@@ -199,7 +199,7 @@ extern unsigned mkv_num_forks;
 /** Count forks from now on. @return MKV_OK, MKV_ERR_NOMEM. */
 mkv_status_t mkv_forks_watch(void);
 
-/** Whether the context belongs to a parent process. Its lock may be held for ever, and
+/** Whether the context belongs to a parent process. Its lock may be held forever, and
  * UCX's objects are not usable here. */
 static inline bool mkv_ctx_is_forked(const mkv_ctx_t *ctx)
 {
@@ -243,7 +243,7 @@ static inline uint64_t mkv_ctx_time(mkv_ctx_t *ctx)
 /** Whether @a time may have come already. A false costs less than mkv_ctx_now(), which
  * a round of progress would otherwise call for nothing. */
 bool mkv_ctx_may_be_due(const mkv_ctx_t *ctx, uint64_t time);
-/** Name of an instance: unique here for ever, unlikely to repeat elsewhere. */
+/** Name of an instance: never reused here, unlikely to repeat elsewhere. */
 uint64_t mkv_ctx_nonce(mkv_ctx_t *ctx);
 /** Check deadlines at this time at the latest. */
 void mkv_ctx_deadline(mkv_ctx_t *ctx, uint64_t deadline);

@@ -85,8 +85,8 @@ const mkv_opt_t mkv_opts[] = {
      "is given.",
      MKV_OPT(release_timeout), MKV_OPT_TIME, NULL, 0, MKV_NO_LIMIT},
     {"DRAIN_TIMEOUT", "30s",
-     "Time from an error until both sides are quiet; then the connection is cut, in\n"
-     "ms unless a unit is given.",
+     "Time from an error until both sides are quiet, in ms unless a unit is given. A\n"
+     "peer that does not answer is cut off after twice this time.",
      MKV_OPT(drain_timeout), MKV_OPT_TIME, NULL, 0, MKV_NO_LIMIT},
     {"PEER_CHECK", "500",
      "Interval of checks whether a peer's process on this host is gone, in ms; 0: only\n"

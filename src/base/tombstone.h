@@ -5,8 +5,8 @@
 
 /**
  * @file
- * The memory of remote instances of transfers that have ended; bounded, so it may
- * forget.
+ * Record of ended remote instances of transfers. It is bounded, so old entries may be
+ * lost.
  */
 
 #include "base/ctx.h"

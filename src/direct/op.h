@@ -106,7 +106,7 @@ void mkv_op_fail(mkv_op_t *op, mkv_status_t status, const char *fmt, ...)
 /** Set the next check of an operation that is not quiet. */
 void mkv_op_set_drain_deadline(mkv_op_t *op);
 
-/** Nothing of the operation is in flight any more: raise the event, once. */
+/** Raise MKV_EV_QUIET once nothing of the operation is in flight any more. */
 void mkv_op_set_quiet(mkv_op_t *op);
 
 /** Free an operation of any state; no callback of UCX refers to it any more. */

@@ -5,13 +5,13 @@
 
 /**
  * @file
- * The making of an operation.
+ * Creation of an operation.
  */
 
 #include "direct/op.h"
 
 /**
- * Check the parameters, and make an operation that is open and has given nothing to
+ * Check the parameters, and create an open operation that has not given anything to
  * UCX. Releases the lock between rounds of MKV_ROUND_COST pieces.
  *
  * @param [in] params  Of the library's size.

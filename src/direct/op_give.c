@@ -185,7 +185,7 @@ static inline void mkv_op_check_path(mkv_op_t *op, bool is_list)
     }
 }
 
-/* ---- Of calls -------------------------------------------------------------------- */
+/* ---- Lists ----------------------------------------------------------------------- */
 
 static void mkv_op_piece_cb(void *request, ucs_status_t status, void *user_data)
 {

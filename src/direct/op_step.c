@@ -11,8 +11,7 @@
 #include "direct/op_give.h"
 #include "peer/backend.h"
 
-/* ---- Flushing, one at a time for all operations of a peer that wait for it --------
- */
+/* ---- Flushing, one at a time for all operations of a peer that wait for it ------- */
 
 static void mkv_ops_flushed_cb(void *request, ucs_status_t status, void *user_data)
 {
@@ -23,7 +22,7 @@ static void mkv_ops_flushed_cb(void *request, ucs_status_t status, void *user_da
         op = mkv_list_head(&peer->ops_flushing, mkv_op_t, flush);
         mkv_list_del(&op->flush);
         op->puts = MKV_OP_PUTS_ARRIVED;
-        if (status != UCS_OK) { /* proves nothing: another flush follows, or the end */
+        if (status != UCS_OK) { /* another flush or the connection's end follows */
             op->puts = MKV_OP_PUTS_GIVEN;
             mkv_op_fail(op, mkv_status_of_ucs(status), "flush failed: %s",
                         ucs_status_string(status));
@@ -81,7 +80,7 @@ static unsigned mkv_op_step_running(mkv_op_t *op)
 
     if (!mkv_op_has_ended(op) && (op->next < op->num) &&
         (op->ctx->round_cost >= MKV_ROUND_COST)) {
-        mkv_op_dirty(op); /* the next round goes on */
+        mkv_op_dirty(op); /* the next round continues */
     }
     if (mkv_op_has_ended(op) || (op->num_inflight > 0)) {
         return count;

@@ -5,7 +5,7 @@
 
 /**
  * @file
- * Local and remote regions that go together. The caller holds the context's lock.
+ * Corresponding local and remote regions. The caller holds the context's lock.
  */
 
 #include "base/ctx.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Two regions of one name, and the data that a map moves of them.
+ * Two regions of one name, and the part of them that a map moves.
  *
  * Regions that describe the layout of their units are cut by the rule of shape.c, group
  * by group; others move whole units between equal ranks. A larger block is as many

@@ -5,7 +5,7 @@
 
 /**
  * @file
- * Which registration covers a region. The caller holds ctx->mem_lock.
+ * Search for the registration that covers a region. The caller holds ctx->mem_lock.
  */
 
 #include "memory/region.h"

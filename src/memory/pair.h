@@ -5,8 +5,8 @@
 
 /**
  * @file
- * Two regions that go together: where their units lie, and which pieces of a unit move.
- * The caller holds the context's lock.
+ * Two corresponding regions: the places of their units, and the pieces of a unit that
+ * move. The caller holds the context's lock.
  */
 
 #include "memory/region.h"

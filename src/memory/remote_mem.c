@@ -179,7 +179,7 @@ static void mkv_remote_mark_current(mkv_remote_t *remote, const mkv_blob_info_t 
     mkv_rmem_t *rmem;
     uint32_t i;
 
-    if (info->since == 0) { /* else nothing was removed */
+    if (info->since == 0) { /* otherwise nothing was removed */
         mkv_remote_mark_old(remote);
     }
     for (i = 0; i < info->num_mems; ++i) {

@@ -5,7 +5,7 @@
 
 /**
  * @file
- * How a unit is made, which part of it a rank holds, and what two ranks have in common.
+ * Layout of a unit, the part of it that a rank holds, and the common part of two ranks.
  * Pure.
  *
  * A unit is `outer` times `tokens` times the elements of an axis (the heads), or with

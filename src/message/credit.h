@@ -18,7 +18,7 @@
 /** Whether the peer has room for a message of this size. */
 bool mkv_credit_has(const mkv_peer_t *peer, size_t length);
 
-/** It was sent. */
+/** Account for a sent message of this size. */
 void mkv_credit_sent(mkv_peer_t *peer, size_t length);
 
 /**

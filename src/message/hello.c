@@ -66,8 +66,8 @@ mkv_status_t mkv_hello_repeat(mkv_peer_t *peer)
     return status;
 }
 
-/* The flush has proven the way to the peer: READY, unless strict mode refuses its lanes
- */
+/* The flush has proven that the peer is reachable: READY, unless strict mode refuses
+ * its lanes */
 static void mkv_hello_finish(mkv_peer_t *peer)
 {
     mkv_ctx_t *ctx = peer->ctx;

@@ -193,7 +193,7 @@ mkv_status_t mkv_send(mkv_peer_t *peer, uint64_t id, uint32_t type, const void *
     return status;
 }
 
-/* ---- What both sides have -------------------------------------------------------- */
+/* ---- Maps ------------------------------------------------------------------------ */
 
 mkv_status_t mkv_regions_commit(mkv_ctx_t *ctx, uint64_t *epoch_p)
 {

@@ -35,7 +35,7 @@ static void mkv_peer_ep_gone(mkv_peer_t *peer)
 
 static void mkv_peer_close_cb(void *request, ucs_status_t status, void *user_data)
 {
-    (void)status; /* closed it is */
+    (void)status; /* the endpoint is closed in any case */
     mkv_peer_ep_gone(user_data);
     ucp_request_free(request);
 }
@@ -367,7 +367,7 @@ static uint64_t mkv_peer_check_deadline(mkv_peer_t *peer, uint64_t now)
 /*
  * The peer cannot answer any more. Calls that wait for an answer return when the
  * endpoint is cut, else by a lane's timeouts or UCX's own checks.
- * @return Whether it was to wait any longer.
+ * @return Whether the deadline was moved.
  */
 static bool mkv_peer_hurry(mkv_peer_t *peer, uint64_t now)
 {

@@ -19,7 +19,7 @@ typedef struct mkv_path {
     mkv_backend_t backend;
     bool is_emulated, is_missing;
     bool may_be_pulled; /* the call's owner can request the peer to get instead */
-    char text[128];     /* UCX's own words */
+    char text[128];     /* text of UCX */
 } mkv_path_t;
 
 static const char *mkv_call_name(mkv_call_kind_t kind)
@@ -44,7 +44,7 @@ static const char *mkv_memory_name(ucs_memory_type_t type)
                : "other";
 }
 
-/* ---- What UCX says --------------------------------------------------------------- */
+/* ---- UCX's text of a path -------------------------------------------------------- */
 
 /*
  * Cut the text to the protocol in "{FLAGS} put(multi) from host memory length 4096
@@ -103,8 +103,7 @@ static bool mkv_path_read(mkv_path_t *path, void *request)
     return true;
 }
 
-/* ---- Why GPU memory takes a slow path ---------------------------------------------
- */
+/* ---- Why GPU memory takes a slow path -------------------------------------------- */
 
 static uint64_t mkv_inode_of(const char *path)
 {
@@ -242,7 +241,7 @@ mkv_slow_t mkv_slow_reason(const mkv_peer_t *peer, char *text, size_t size)
     return reason;
 }
 
-/* ---- What to say of it ----------------------------------------------------------- */
+/* ---- Log texts ------------------------------------------------------------------- */
 
 /* "put of rocm memory to host memory", as this side sees it */
 static void mkv_path_call_text(const mkv_path_key_t *key, char *text, size_t size)
@@ -339,7 +338,7 @@ static void mkv_path_log(mkv_peer_t *peer, const mkv_path_t *path)
     mkv_log_warn(peer->ctx, "peer %s: %s", peer->name, text);
 }
 
-/* ---- Noting ---------------------------------------------------------------------- */
+/* ---- Recording a path ------------------------------------------------------------ */
 
 void mkv_path_note(mkv_peer_t *peer, const mkv_path_key_t *key, bool may_be_pulled,
                    void *request)

@@ -38,8 +38,8 @@ static inline bool mkv_path_is_refused(const mkv_peer_t *peer,
 }
 
 /**
- * Note what UCX chose for this call, unless it is known, and warn of what is not as
- * option BACKEND says, or slow for GPU memory.
+ * Record the path that UCX chose for this call, unless it is known. Warn if it differs
+ * from option BACKEND, or is slow for GPU memory.
  *
  * @param [in] may_be_pulled  Whether an emulated put may become the owner's get.
  * @param [in] request        Of the first such call, complete or not.
@@ -62,13 +62,15 @@ mkv_backend_t mkv_path_of(void *request, char *text, size_t size);
  */
 mkv_rmem_lists_t mkv_path_lists(const mkv_peer_t *peer, void *request);
 
-/** Whether UCX is known to emulate such calls by messages, or to have no way. */
+/**
+ * Whether UCX is known to emulate such calls by messages, or to have no path for them.
+ */
 bool mkv_path_is_emulated(const mkv_peer_t *peer, const mkv_path_key_t *key);
 
 /**
- * Why calls are refused, or fail because UCX has no way at all, and what helps.
+ * Describe why calls are refused, or why UCX has no path for them, with the remedy.
  *
- * @param [out] text  Empty if neither is so.
+ * @param [out] text  Empty if calls are possible.
  */
 void mkv_path_reason(const mkv_peer_t *peer, const mkv_path_key_t *key, char *text,
                      size_t size);
@@ -90,17 +92,17 @@ bool mkv_paths_use(const mkv_peer_t *peer, mkv_backend_t backend);
 void mkv_spaces_self(mkv_spaces_t *spaces, const char *shm_dir);
 
 /**
- * What keeps two processes of one host apart.
+ * Describe why two processes of one host cannot use GPU IPC.
  *
  * @param [out] text  Reason and remedy.
  *
- * @return MKV_SLOW_NO: nothing that the namespaces show.
+ * @return MKV_SLOW_NO: their namespaces do not prevent it.
  */
 mkv_slow_t mkv_process_apart(const mkv_process_t *self, const mkv_process_t *process,
                              char *text, size_t size);
 
 /**
- * Why a path to this peer is slow.
+ * Describe why a path to this peer is slow.
  *
  * @param [out] text  Reason and remedy.
  *

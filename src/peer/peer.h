@@ -56,7 +56,7 @@ typedef enum mkv_call_kind {
 typedef enum mkv_peer_end {
     MKV_PEER_END_NONE,   /**< Still connected, or left in order */
     MKV_PEER_END_LEFT,   /**< The peer drained its side and said goodbye */
-    MKV_PEER_END_BROKEN, /**< UCX says so */
+    MKV_PEER_END_BROKEN, /**< UCX has reported a broken connection */
     MKV_PEER_END_CUT     /**< Cut here, the peer may be alive */
 } mkv_peer_end_t;
 

@@ -62,7 +62,7 @@ static mkv_list_t mkv_claims_list = {&mkv_claims_list, &mkv_claims_list};
 static pthread_mutex_t mkv_claims_lock = PTHREAD_MUTEX_INITIALIZER;
 static bool mkv_claims_can_fork;
 
-/* ---- Who ------------------------------------------------------------------------- */
+/* ---- Host and process ------------------------------------------------------------ */
 
 static uint64_t mkv_hash_text(const char *text)
 {

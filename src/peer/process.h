@@ -45,7 +45,7 @@ typedef struct mkv_claims mkv_claims_t;
  */
 mkv_claims_t *mkv_claims_open(const char *dir, uint64_t owner);
 
-/** Release all claims. NULL: nothing. */
+/** Release all claims. NULL: no effect. */
 void mkv_claims_close(mkv_claims_t *claims);
 
 /**
@@ -55,7 +55,8 @@ void mkv_claims_close(mkv_claims_t *claims);
  */
 uint64_t mkv_claims_take(mkv_claims_t *claims, uint64_t random);
 
-/** The context will not touch this peer's memory any more. 0: nothing. */
+/** Release a claim: the context will not touch this peer's memory any more. 0: no
+ * effect. */
 void mkv_claims_release(mkv_claims_t *claims, uint64_t claim);
 
 /* ---- A peer's claim -------------------------------------------------------------- */
@@ -92,7 +93,7 @@ void mkv_watch_start(mkv_watch_t *watch, const char *dir, uint64_t owner,
  *
  * @param [in] dir  As at the start; searched for the file until it is seen.
  *
- * @return The state; RELEASED and GONE are for ever.
+ * @return The state; RELEASED and GONE are final.
  */
 mkv_claim_state_t mkv_watch_look(mkv_watch_t *watch, const char *dir);
 

@@ -69,7 +69,7 @@ static mkv_byte_key_t *mkv_byte_keys_sort(mkv_byte_key_t *keys, size_t num)
     return keys;
 }
 
-/* ---- Taking what was given ------------------------------------------------------- */
+/* ---- Checks of the entries ------------------------------------------------------- */
 
 /* End of an entry's pieces on one side; 0: the range wraps past 2^64 */
 static uint64_t mkv_byte_end(uint64_t offset, uint64_t length, uint64_t count,

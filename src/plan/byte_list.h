@@ -30,8 +30,8 @@ typedef struct mkv_byte_list {
     mkv_byte_steps_t *steps; /**< Parallel to pieces; NULL: one piece each */
     size_t num;
     uint64_t num_pieces, bytes;
-    bool has_overlap; /**< Two pieces hold a byte of the peer's */
-    uint64_t overlap; /**< It; its offset */
+    bool has_overlap; /**< Two pieces contain the same byte of the peer */
+    uint64_t overlap; /**< Offset of that byte */
 } mkv_byte_list_t;
 
 /** Fault that mkv_byte_list_make() found in an entry. */
@@ -42,7 +42,7 @@ typedef struct mkv_byte_fault {
 } mkv_byte_fault_t;
 
 /**
- * Make a list of what was given: checked, sorted, merged.
+ * Make a list of the given pieces: checked, sorted and merged.
  *
  * @param [in]  local_limit  Bytes of the region here; remote_limit: at the peer.
  * @param [out] list         Release with mkv_byte_list_cleanup(); set only on MKV_OK.

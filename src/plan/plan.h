@@ -29,7 +29,7 @@ struct mkv_plan {
     mkv_ctx_t *ctx;
     mkv_map_t *map;
     uint32_t flags;
-    uint64_t serial; /**< Unique in the context for ever */
+    uint64_t serial; /**< Unique in the context, never reused */
     unsigned num_posts;
     uint64_t num_elements, num_bytes;
     size_t memory;

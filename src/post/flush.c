@@ -14,8 +14,8 @@
 
 #define MKV_READ_BACK_PAGE 4096u
 
-/* A flush that failed proves nothing about its puts: another one follows, or the end of
- * the connection */
+/* A failed flush proves nothing about its puts; another flush or the end of the
+ * connection follows */
 static void mkv_peer_end_flush(mkv_peer_t *peer, bool has_flushed, ucs_status_t status)
 {
     mkv_leg_t *leg;
@@ -24,7 +24,7 @@ static void mkv_peer_end_flush(mkv_peer_t *peer, bool has_flushed, ucs_status_t 
     while (!mkv_list_is_empty(&peer->flush_running)) {
         leg = mkv_list_head(&peer->flush_running, mkv_leg_t, flush);
         mkv_list_del(&leg->flush);
-        if (leg->puts == MKV_PUTS_FLUSHING) { /* otherwise puts followed */
+        if (leg->puts == MKV_PUTS_FLUSHING) { /* else later puts need another flush */
             leg->puts = has_flushed ? MKV_PUTS_ARRIVED : MKV_PUTS_GIVEN;
         }
         if (status != UCS_OK) {

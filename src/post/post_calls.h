@@ -33,7 +33,7 @@ typedef struct mkv_calls {
     const mkv_lists_t
         *lists; /* lists of the group's only call; NULL: calls of single pieces */
     mkv_cursor_t from;       /* the piece of call 0, the first of the list */
-    mkv_query_state_t query; /* the only call, for its path */
+    mkv_query_state_t query; /* query of the only call for its path */
     ucs_status_t answer;     /* status of a callback within the call */
     unsigned num_inflight;
 } mkv_calls_t;

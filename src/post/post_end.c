@@ -18,7 +18,7 @@ static mkv_post_t *mkv_post_alloc(mkv_ctx_t *ctx)
     if (!mkv_list_is_empty(&ctx->free_posts)) {
         post = mkv_list_head(&ctx->free_posts, mkv_post_t, list);
         mkv_list_del(&post->list);
-        lists = post->lists; /* keeps its memory and is empty */
+        lists = post->lists; /* the list keeps its memory and is empty */
     } else {
         post = malloc(sizeof(*post));
         if (post == NULL) {
@@ -177,7 +177,7 @@ void mkv_leg_cancel_posts(mkv_leg_t *leg)
     {
         if (post->num_inflight == 0) {
             mkv_post_free(post);
-        } else { /* partly posted: it ends with its last completion */
+        } else { /* the post was posted in part: it ends with its last completion */
             mkv_list_del(&post->list);
             mkv_list_add_tail(&leg->running, &post->list);
         }

@@ -150,7 +150,7 @@ static void mkv_lists_add_bytes(mkv_lists_t *lists, const mkv_pair_t *pair,
     lists->bytes += bytes;
 }
 
-/* Two values of an array, wherever it is. */
+/* Two values of an array, at any alignment. */
 typedef uint64_t mkv_two_t __attribute__((vector_size(16), aligned(8), may_alias));
 
 static inline void mkv_two_put(void *array, size_t i, mkv_two_t value)

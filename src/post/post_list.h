@@ -24,7 +24,7 @@ typedef struct mkv_lists {
     void **buffers;
     size_t *lengths;
     uint64_t *remotes;
-    ucp_mem_h *memhs; /* NULL: one handle and key for all */
+    ucp_mem_h *memhs; /* NULL: all entries share a handle and a key */
     ucp_rkey_h *rkeys;
     size_t num, max;
     uint64_t bytes;

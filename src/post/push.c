@@ -254,11 +254,11 @@ static mkv_status_t mkv_push_post(mkv_leg_t *leg, const mkv_msg_t *msg,
     }
     post->is_push = true;
     leg->peer->push_bytes += sizeof(*post);
-    post->has_arrived = (leg->xfer->role == MKV_DST); /* when its gets are over */
+    post->has_arrived = (leg->xfer->role == MKV_DST); /* gets arrive when they end */
     mkv_xfer_stamp(leg->xfer, MKV_TIME_POSTED);
     post->serial = msg->serial;
     mkv_list_add_tail(&leg->posts, &post->list);
-    mkv_leg_queue(leg); /* for progress: this is a callback of UCX */
+    mkv_leg_queue(leg); /* progress starts it, as this is a callback of UCX */
     return MKV_OK;
 }
 

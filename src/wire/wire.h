@@ -28,9 +28,9 @@
 #define MKV_MAX_RKEY_SIZE 4096u
 
 /**
- * Features that a peer serves. Each library sends its word of features in its blob; a
- * message that depends on a feature is sent only to a peer that has it. Later versions
- * add bits; unknown bits are ignored.
+ * Features that a peer serves. Each library sends a bit mask of its features in its
+ * blob; a message that depends on a feature is sent only to a peer that has it. Later
+ * versions add bits; unknown bits are ignored.
  */
 enum {
     MKV_FEATURE_PUSH = 1 << 0, /**< Serves PULL: moves what the other side requests */

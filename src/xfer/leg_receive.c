@@ -110,7 +110,7 @@ static void mkv_leg_bind_received(mkv_leg_t *leg, const mkv_msg_t *bind)
 /* @return 0: no memory, and the transfer has failed */
 static int mkv_leg_keep_done_data(mkv_leg_t *leg, const mkv_msg_t *fin)
 {
-    if ((fin->length == 0) || (leg->done_data != NULL)) { /* a FIN too many */
+    if ((fin->length == 0) || (leg->done_data != NULL)) { /* no data, or a second FIN */
         return 1;
     }
     leg->done_data = malloc(fin->length);
@@ -207,7 +207,7 @@ static void mkv_leg_pull_received(mkv_leg_t *leg, const mkv_msg_t *msg)
 static bool mkv_leg_is_written(mkv_leg_t *leg, const mkv_msg_t *msg)
 {
     if (mkv_leg_is_over(leg)) {
-        return false; /* as of a PULL */
+        return false; /* ignore it, like a late PULL */
     }
     if ((leg->xfer->mode != MKV_WRITE) || (leg->state != MKV_LEG_BOUND)) {
         mkv_leg_fail(leg, MKV_ERR_PROTOCOL, "peer %s, leg %u: it sent %s while %s",

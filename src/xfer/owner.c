@@ -162,7 +162,7 @@ static bool mkv_owners_make_room(const mkv_leg_t *leg, const mkv_units_t *units,
     return true;
 }
 
-/* ---- Others ---------------------------------------------------------------------- */
+/* ---- Overlaps -------------------------------------------------------------------- */
 
 typedef struct mkv_overlap_at {
     uint32_t component, block;
@@ -267,7 +267,7 @@ static mkv_status_t mkv_owners_report(mkv_xfer_t *xfer, const mkv_overlap_at_t *
     if (ctx->opts->overlap == MKV_OVERLAP_REFUSE) {
         return mkv_error(&ctx->log, MKV_ERR_DUPLICATE, "%s", text);
     }
-    ctx->has_warned_of_overlap = true; /* it may concern all transfers from now on */
+    ctx->has_warned_of_overlap = true; /* the next overlaps may concern all transfers */
     mkv_log_warn(
         ctx,
         "transfer %llu: %s; further overlaps are not logged, set OVERLAP=refuse to "
@@ -276,7 +276,7 @@ static mkv_status_t mkv_owners_report(mkv_xfer_t *xfer, const mkv_overlap_at_t *
     return MKV_OK;
 }
 
-/* ---- Taking and giving ----------------------------------------------------------- */
+/* ---- Taking and returning blocks ------------------------------------------------- */
 
 mkv_status_t mkv_owners_take(mkv_leg_t *leg, const mkv_units_t *units, size_t num_units)
 {

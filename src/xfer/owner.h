@@ -5,7 +5,7 @@
 
 /**
  * @file
- * Which transfer that is not quiet yet writes to a block of ours (option OVERLAP).
+ * Transfers that write to blocks of this side and are not quiet yet (option OVERLAP).
  */
 
 #include "xfer/xfer.h"

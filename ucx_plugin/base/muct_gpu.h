@@ -293,7 +293,7 @@ int muct_gpu_copy(const muct_gpu_t *gpu, void *dst, const void *src, size_t leng
 
 
 /**
- * Number of an allocation, unique in this process for ever. An address and size are
+ * Number of an allocation, never reused in this process. An address and size are
  * used again when memory is freed and allocated.
  *
  * @return The number, or 0 where the runtime has none.

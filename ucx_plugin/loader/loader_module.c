@@ -12,7 +12,7 @@
  * of the core's file, in memory.
  *
  * If no core fits, UCX works as without this module, and one line gives the reason. The
- * module stays in memory (-z nodelete), as UCX keeps pointers into the core for ever.
+ * module stays in memory (-z nodelete), as UCX keeps pointers into the core.
  */
 
 #include "config.h"

@@ -242,7 +242,7 @@ void fake_verbs_reset(void);
 
 /**
  * Return to the state before the first call of verbs: the next call reads the
- * environment anew. The program aborts if objects of it exist.
+ * environment again. The program aborts if objects of it exist.
  */
 void fake_verbs_restart(void);
 

@@ -420,7 +420,7 @@ void fv_async_srq(const fv_wire_srq_t *srq, enum ibv_event_type type);
 bool fv_is_gpu(const void *addr);
 
 /* A second mapping of the pages under [addr, addr + length): memory of a GPU that peer
- * memory has pinned stays the device's when its addresses are mapped anew. NULL when
+ * memory has pinned stays the device's when its addresses are mapped again. NULL when
  * that fails. */
 void *fv_pages_pin(const void *addr, size_t length, size_t *size_p);
 
