@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The HIP runtime that this process has loaded, if any. It is never loaded for this."""
+"""The HIP runtime that this process has loaded, if any. This module never loads it."""
 
 from __future__ import annotations
 

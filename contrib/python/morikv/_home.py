@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The process that objects belong to. A forked child has copies of them, none of the threads
-behind them, and locks that another thread may have held at the fork: they stay held for ever.
+behind them, and locks that another thread may have held at the fork: these locks stay held.
 """
 
 from __future__ import annotations

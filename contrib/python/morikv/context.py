@@ -538,7 +538,7 @@ class Context:
             elif self.arm() and not poller.poll(None if timeout is None else timeout * 1000):
                 return
 
-    # ---- the rest ----
+    # ---- statistics and close ----
 
     def stats(self) -> dict[str, int | list[int]]:
         """Counters and histograms, by the names of mkv_stats_t."""
@@ -564,7 +564,7 @@ class Context:
         """Abort running transfers and close all objects. No effect on a closed context.
 
         :raises DeadlineError: a transfer or connection could not be proven quiet: a peer may
-            still touch the memory of regions, which is therefore kept for ever.
+            still touch the memory of regions, which is therefore never freed.
         """
         if not self._owner.is_open:
             return

@@ -230,7 +230,7 @@ def context_families(context: Context, labels: Labels | None = None) -> list[Fam
     ]
     latencies = []
     for name, text in _LATENCIES.items():
-        # bucket i ends at 2^(i+1) ns, the last one nowhere
+        # bucket i ends at 2^(i+1) ns; the last one has no end
         bounds = [2.0 ** (i + 1) / 1e9 for i in range(len(stats[name]) - 1)]
         one = Family(f"morikv_{name}_seconds", "histogram", text)
         latencies.append(one.add_histogram(labels, bounds, stats[name], None))

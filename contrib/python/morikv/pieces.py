@@ -184,7 +184,7 @@ def _table(found: list[memoryview], count: int) -> Any:
 
 
 def _regions(local: Numbers, remote: Numbers) -> Numbers:
-    """Numbers of both regions as the one word of a piece."""
+    """Pack the numbers of the local and the remote region of each piece into 64 bits."""
     if isinstance(local, int) and isinstance(remote, int):
         return _word(local, remote)
     (here, there), count = columns({"local regions": local, "remote regions": remote})

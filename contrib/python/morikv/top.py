@@ -37,7 +37,7 @@ def lines(before: Figures, now: Figures, seconds: float) -> Iterator[str]:
     """Format the figures of this period as one line, then a line for each peer that became slow."""
 
     def grown(name: str) -> float:
-        # a process that was started anew counts from zero
+        # a restarted process counts from zero
         return max(_sum(now, name) - _sum(before, name), 0)
 
     yield (

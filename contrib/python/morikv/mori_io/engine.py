@@ -220,7 +220,7 @@ class IOEngine:
 
         Events are kept from the first call on; beyond 65536 the oldest are dropped.
 
-        :param timeout: time to wait for an event, in seconds; None: for ever. The end of the
+        :param timeout: time to wait for an event, in seconds; None: no limit. The end of the
             engine ends the call as well.
         """
         return self._get_hub().poll_others(timeout)
@@ -415,7 +415,7 @@ class IOEngine:
     def wait_all(
         self, statuses: Iterable[TransferStatus | None], timeout_ms: float = -1
     ) -> StatusCode:
-        """Wait until all have ended or the time has expired; below 0: for ever, 0: do not wait.
+        """Wait until all have ended or the time has expired; below 0: no limit, 0: do not wait.
 
         :param statuses: None entries are skipped.
         :return: the code of the first that failed, or else of the first that has not ended,

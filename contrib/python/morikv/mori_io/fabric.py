@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The names of mori.io for memory of a UALink fabric, which answer as where there is none."""
+"""The names of mori.io for memory of a UALink fabric, with the results of a machine without one."""
 
 from __future__ import annotations
 

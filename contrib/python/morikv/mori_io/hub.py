@@ -377,13 +377,13 @@ class Hub:
                 try:
                     if not self._try(link, post):
                         link.waiting.append(post)
-                except errors.BusyError:  # nor does it take the others
+                except errors.BusyError:  # the peer takes none of the other posts either
                     link.waiting.appendleft(post)
                     break
                 except errors.MorikvError as error:  # the peer was closed meanwhile
                     self._fail(post.status, code_of(error.status), str(error))
 
-    # ---- what happens ----
+    # ---- events ----
 
     def pop_note(self, key: str, uid: int) -> tuple[int, str] | None:
         with self.lock:

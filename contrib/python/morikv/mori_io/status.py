@@ -96,7 +96,7 @@ class TransferStatus:
         return self.WaitFor(-1)
 
     def WaitFor(self, timeout_ms: float = -1) -> StatusCode:
-        """Wait until it has ended or the time has expired; below 0: for ever."""
+        """Wait until it has ended or the time has expired; below 0: no limit."""
         if self.InProgress():
             with self._lock:
                 if self._ended is None:

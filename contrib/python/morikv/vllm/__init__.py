@@ -127,7 +127,7 @@ class MorikvConnector(KVConnectorBase_V1, SupportsHMA):
 
     @classmethod
     def build_prom_metrics(cls, *args: Any) -> NixlPromMetrics:
-        """Under the names that dashboards for NixlConnector know."""
+        """Metrics, under the names that dashboards for NixlConnector use."""
         return NixlPromMetrics(*args)
 
     def shutdown(self) -> None:

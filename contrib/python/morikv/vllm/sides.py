@@ -146,7 +146,7 @@ class Source:
         return sum(reader.peer is peer for reader in self.readers)
 
     def admits(self, peer: Peer, about: bytes) -> bool:
-        """Whether a rank may read it. :param about: :func:`pack_counts`, in its words."""
+        """Whether a rank may read it. :param about: result of its :func:`pack_counts`."""
         ranks, more = _counts(about)
         if not self.readers:
             self.num_readers = max(1, ranks)

@@ -344,8 +344,8 @@ class Worker:
     # ---- decode ----
 
     def _blobs(self, peers: list[str]) -> list[str]:
-        """Addresses of the ranks that this one exchanges data with. Its own rank's with
-        equal sizes; else all, as libmorikv finds out which of them have data for it."""
+        """Addresses of the ranks that this one exchanges data with: the same rank if
+        sizes are equal; else all, as libmorikv determines which of them have data for it."""
         return [peers[self._rank]] if len(peers) == self._size else peers
 
     def _links_to(self, peers: list[str]) -> list[Link]:
@@ -358,7 +358,7 @@ class Worker:
 
     @staticmethod
     def _must_wait(links: list[Link], again: Callable[[], None]) -> bool:
-        """:return: whether one of them is not ready; then it is called when that is."""
+        """:return: whether one of them is not ready; ``again`` is called when it is ready."""
         for link in links:
             if not link.is_ready:
                 link.waiting.append(again)
