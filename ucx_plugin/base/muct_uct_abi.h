@@ -672,7 +672,7 @@ ucs_status_t uct_base_ep_connect_to_ep(uct_ep_h ep,
                                        const uct_ep_addr_t *ep_addr);
 
 
-/* ---- small inline parts of UCX, said again ---- */
+/* ---- small inline functions of UCX, repeated here ---- */
 
 #define MUCT_PARAM(_prefix, _params, _name, _flag, _default)                           \
     (((_params)->field_mask & UCS_PP_TOKENPASTE3(_prefix, _, _flag))                   \

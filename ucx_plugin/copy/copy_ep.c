@@ -61,8 +61,8 @@ static ucs_status_t muct_copy_job_run(const muct_copy_job_t *job)
     return UCS_STATUS_IS_ERR(status) ? status : muct_copy_queue_wait(job->queue);
 }
 
-/* Copies now. UCP ends the process when a short copy fails, so it fails only if the
- * runtime refuses the copy, not if a queue lacks resources. */
+/* Copy synchronously. UCP ends the process when a short copy fails, so it fails only if
+ * the runtime refuses the copy, not if a queue lacks resources. */
 static ucs_status_t muct_copy_ep_copy(uct_ep_h tl_ep, void *dst, const void *src,
                                       size_t length)
 {
@@ -80,7 +80,7 @@ static ucs_status_t muct_copy_ep_copy(uct_ep_h tl_ep, void *dst, const void *src
                : muct_copy_queue_do_without(iface->md->gpu, dst, src, length);
 }
 
-/* Starts a copy; memory of the host is pinned before where that may be done. */
+/* Start a copy; pin host memory first where this is allowed. */
 static ucs_status_t muct_copy_ep_start(uct_ep_h tl_ep, void *dst, const void *src,
                                        const uct_iov_t *iov, uct_completion_t *comp)
 {

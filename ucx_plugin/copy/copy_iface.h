@@ -33,7 +33,7 @@ typedef struct muct_copy_iface {
     bool is_armed; /**< A thread may sleep on the event descriptor */
     size_t seg_size;
     double bandwidth;        /**< Bandwidth from and to pinned memory */
-    double staged_bandwidth; /**< Bandwidth by way of the segments */
+    double staged_bandwidth; /**< Bandwidth through the segments */
     double latency;
     double overhead;
 } muct_copy_iface_t;

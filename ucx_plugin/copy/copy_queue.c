@@ -129,7 +129,7 @@ static ucs_status_t muct_copy_queue_drain(muct_copy_queue_t *queue)
     return UCS_OK;
 }
 
-/* Queues a copy and its mark, which becomes the queue's last one. */
+/* Queue a copy and its mark, which becomes the queue's last one. */
 static ucs_status_t muct_copy_queue_submit(muct_copy_queue_t *queue, void *dst,
                                            const void *src, size_t length)
 {
@@ -248,7 +248,7 @@ unsigned muct_copy_queue_complete(muct_copy_queue_t *queue)
 }
 
 
-/* ---- copies by way of the segments ---- */
+/* ---- copies through the segments ---- */
 
 static size_t muct_copy_queue_piece(const muct_copy_queue_t *queue, size_t left)
 {

@@ -135,7 +135,7 @@ static ucs_status_t muct_copy_iface_query(uct_iface_h tl_iface, uct_iface_attr_t
                       UCT_IFACE_FLAG_PUT_ZCOPY | UCT_IFACE_FLAG_GET_SHORT |
                       UCT_IFACE_FLAG_GET_BCOPY | UCT_IFACE_FLAG_GET_ZCOPY |
                       UCT_IFACE_FLAG_PENDING | UCT_IFACE_FLAG_CONNECT_TO_IFACE;
-    /* UCP wants both for a lane that may sleep; no peer sends to this one */
+    /* UCP requires both for a lane that may sleep; no peer sends to this one */
     attr->cap.event_flags = UCT_IFACE_FLAG_EVENT_SEND_COMP | UCT_IFACE_FLAG_EVENT_RECV |
                             UCT_IFACE_FLAG_EVENT_FD;
 

@@ -5,7 +5,7 @@
 
 /**
  * @file
- * Points a core's references to UCX at one UCX of the process.
+ * Bind a core's references to UCX to one UCX of the process.
  *
  * The dynamic linker would look them up in the process' global scope, where a UCX that
  * Python loaded is not, and where another one may be. Changing that scope would change

@@ -136,7 +136,7 @@ static muct_pin_state_t muct_pin_share(muct_pin_t *pin, struct muct_pin_range *r
     return MUCT_PIN_OURS;
 }
 
-/* Locked. NULL: no memory. */
+/* Locked. @return NULL without memory. */
 static struct muct_pin_range *muct_pin_range_add(const muct_pin_t *pin)
 {
     struct muct_pin_range *range = malloc(sizeof(*range));
