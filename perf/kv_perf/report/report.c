@@ -425,8 +425,9 @@ static void perf_report_header(const perf_report_t *report, const perf_result_t 
     perf_table_text(&table, text);
     if (options->is_memory_chosen &&
         (options->initiator_segment == PERF_SEGMENT_DRAM)) {
-        perf_table_text(&table, "memory is the host's: no AMD GPU is here (/dev/kfd); "
-                                "--initiator_seg_type and --target_seg_type choose");
+        perf_table_text(&table,
+                        "host memory, as this machine has no AMD GPU (/dev/kfd); "
+                        "--initiator_seg_type and --target_seg_type select it");
     }
     snprintf(text, sizeof(text), "path %s", result->path);
     perf_table_text(&table, text);
