@@ -135,10 +135,11 @@ hipError_t hipMemRelease(hipMemGenericAllocationHandle_t handle)
 }
 
 /* ROCr's VMemoryHandleMap() and VMemoryHandleUnmap() map GPU memory by the driver: they
- * make no call of libc that UCX could hook. */
+ * make no call of libc that UCX could hook. The offset has all 64 bits, because
+ * syscall() reads its last argument from the stack. */
 static int hipcpu_vmm_remap(void *ptr, size_t size, int protection, int flags, int fd)
 {
-    return (syscall(SYS_mmap, ptr, size, protection, flags | MAP_FIXED, fd, 0) ==
+    return (syscall(SYS_mmap, ptr, size, protection, flags | MAP_FIXED, fd, (off_t)0) ==
             (long)(uintptr_t)ptr)
                ? 0
                : -1;
