@@ -486,7 +486,7 @@ check_install() { # VARIANT
 run_distcheck() {
     local tests
     tests=$(tests_of "$(build_dir gcc)" unit |
-        grep -E 'fuzz|exports|fence|fanout|perf_options|^test/fake/' | tr '\n' ' ')
+        grep -E 'fuzz_mkv|exports|xgmi_fence|fanout|perf_options|^test/fake/' | tr '\n' ' ')
 
     cd "$(build_dir gcc)" && make -j"$jobs" distcheck TESTS="$tests" \
         DISTCHECK_CONFIGURE_FLAGS="CC='$(compiler clang)' CFLAGS=-O0 --enable-werror" && same_tarball
