@@ -2,9 +2,10 @@
 
 /*
  * A program as a user of libmorikv writes it: every call and every structure, between
- * two contexts over fake_ucp. It is compiled against the header of a release, of today,
- * or of a time to come (ABI_NEXT: every structure has one member more), and linked with
- * a library of another time; the command line (-include) selects the header.
+ * two contexts over fake_ucp. It is compiled against the header of a release, of this
+ * tree, or of a later version (ABI_NEXT: every structure has one member more), and
+ * linked with a library of another version; the command line (-include) selects the
+ * header.
  *
  * Bytes behind a structure that the library fills must stay unchanged.
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Cost of a block for the host on mori_xgmi's way from UCT to the kernel's list:
+ * Cost of a block for the host in mori_xgmi, from UCT to the kernel's list:
  *
  *   HIPCPU_COPY=0 test/bench/xgmi_cost sgl|single BLOCKS ROUNDS
  *

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * The gardener starts prefills and decodes. For a while it kills, stops and restarts
- * them, and makes them drop their regions. Then all end, and their findings are added
- * up.
+ * The main process, the gardener, starts prefills and decodes. For a while it kills,
+ * stops and restarts them, and makes them drop their regions. Then all end, and their
+ * findings are added up.
  *
  *   soak SECONDS [--early] [--no-kill]
  *

@@ -9,8 +9,8 @@
 #include <string.h>
 
 /*
- * Enhanced connection establishment: both ends of a connection keep to the same, or the
- * fake ends the test at the first packet.
+ * Enhanced connection establishment: both ends of a connection use the same options, or
+ * the fake ends the test at the first packet.
  */
 
 #define SIZE 65536

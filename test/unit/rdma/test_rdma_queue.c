@@ -10,8 +10,9 @@
 
 /*
  * Completion queues that fail while their device is well, and there is no other rail:
- * connections go on by another queue of the same device, datagrams too, and peers find
- * each other again afterwards. Where a message went with the queue the endpoint fails.
+ * connections and datagrams continue with another queue of the same device, and each
+ * peer gets the new number of the other side. Where a message was lost with the queue,
+ * the endpoint fails.
  */
 
 #define SIZE 65536
