@@ -182,6 +182,17 @@ yellow() { # WHAT TEXT
 good; ln -sf 'ipc:[4026532999]' "$work/root/proc/self/ns/ipc"; yellow ipc 'another ipc namespace'
 good; ln -sf 'net:[4026532999]' "$work/root/proc/self/ns/net"; yellow net 'another network namespace'
 good; echo 1500 >"$work/root/sys/class/infiniband/nic0/device/net/eth0/mtu"; yellow nic 'MTU 1500 of eth0'
+# RDMA devices that are no NICs of mori_rdma
+no_nic() { # FILE LINE TEXT
+    good
+    echo "$2" >"$work/root/sys/class/infiniband/nic0/$1"
+    run --no-selftest
+    grep -q "^skip  *nic  *nic0 is $3" "$work/out" || fail "$1 '$2': no such line"
+    ! grep -q '^[a-z]*  *distance ' "$work/out" || fail "$1 '$2': it is near a GPU"
+}
+no_nic node_desc 'Software iWARP stack' 'software of the kernel'
+no_nic parent eth0 'software of the kernel'
+no_nic node_type '4: RNIC' 'an iWARP NIC, which neither mori_rdma nor UCX takes'
 good; rm -r "$work/root/sys/module/amdgpu" "$work/root/sys/class/kfd"; run --no-selftest
 grep -q '^skip  *driver .*no AMD GPU here' "$work/out" || fail "a machine without GPUs is not reported"
 good; stub dcb 'echo "prio-pfc 0:off 3:off"'; yellow pfc 'eth0 has no priority flow control'

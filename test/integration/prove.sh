@@ -89,6 +89,8 @@ FAKE_VERBS_DEVICES=fake0:ionic,fake1:mlx5_ib prove apart 0 'RED NIC, host memory
     'expected mori_rdma alone, went by .*tcp' '^SAFE  *NIC, host memory: .*pairs of ports that do not reach each other: 1' -- --path 'NIC, host'
 # one of two ways of registering is missing
 FAKE_VERBS_PEERMEM=n prove peermem 1 '^SAFE  *NIC, GPU memory' '^SAFE  *NIC, dma-buf' '^NOT PROVEN  *NIC, peer memory' -- --path 'NIC, '
+# iWARP, of which verbs of a queue pair connect none
+FAKE_VERBS_DEVICES=fake0:siw prove siw 1 '^NOT PROVEN  *NIC, host memory: mori_rdma has no port here' -- --path 'NIC, host'
 # a link that goes down while bytes move: this `ip` takes the stand-in's link down
 mkdir "$work/link"
 cat >"$work/link/ip" <<END
@@ -426,13 +428,17 @@ assert prove.visible(0, 1, 1) == {"HIP_VISIBLE_DEVICES": "0,6,6"}
 del prove.os.environ["CUDA_VISIBLE_DEVICES"]
 prove.os.environ["HIP_VISIBLE_DEVICES"] = visible
 
-# soft-RoCE is no NIC, also where an older kernel has its device below the NIC's
+# soft-RoCE and siw are no NICs, also where an older kernel has their device below the NIC's: Linux before
+# 5.11, siw_device_create() in drivers/infiniband/sw/siw/siw_main.c
 devices = f"{sys.argv[2]}/sys/class/infiniband"
 prove.os.makedirs(devices)
-for name, folder in (("rxe0", "virtual"), ("rxe1", "pci0000:00/0000:00:01.0"), ("mlx5_0", "pci0000:00/0000:00:01.0")):
+below = "pci0000:00/0000:00:01.0"
+for name, folder in (("rxe0", "virtual"), ("rxe1", below), ("mlx5_0", below), ("siw0", "virtual"), ("siw1", below)):
     prove.os.makedirs(f"{sys.argv[2]}/sys/devices/{folder}/infiniband/{name}")
     prove.os.symlink(f"../../devices/{folder}/infiniband/{name}", f"{devices}/{name}")
-open(f"{devices}/rxe1/parent", "w").close()
+for file, text in (("rxe1/parent", "eth0"), ("siw1/node_desc", "Software iWARP stack\n"), ("mlx5_0/node_desc", "MT4129 ConnectX7\n")):
+    with open(f"{devices}/{file}", "w") as stream:
+        stream.write(text)
 prove.doctor.path = lambda name: sys.argv[2] + name
 
 
@@ -442,7 +448,8 @@ def examine(*names):
     return prove.Job.ports, prove.Job.software, prove.Job.simulated
 
 
-assert examine("mlx5_0", "rxe0", "rxe1") == (["mlx5_0:1"], ["rxe0", "rxe1"], []), examine("mlx5_0", "rxe0", "rxe1")
+everything = ("mlx5_0", "rxe0", "rxe1", "siw0", "siw1")
+assert examine(*everything) == (["mlx5_0:1"], ["rxe0", "rxe1", "siw0", "siw1"], []), examine(*everything)
 assert examine("rxe0") == (["rxe0:1"], ["rxe0"], []), examine("rxe0")
 prove.Job.stages = [{"path": name, "nics": [], "green": True, "reason": "", "by": by} for name, by in (("NIC", "rdma mori_rdma/rxe0:1"), ("xGMI", "mori_xgmi/xgmi"))]
 weighed = [{"path": name, "verdict": "SAFE", "reason": "bytes"} for name in ("NIC", "xGMI")]

@@ -21,7 +21,7 @@
  *
  *   FAKE_VERBS_DEVICES   "name:profile[@pci address],...", default
  *                        "fake0:ionic,fake1:ionic". Profiles: ionic, pollara, bnxt,
- *                        thor2, mlx5, mlx5_ib, rxe, tiny.
+ *                        thor2, mlx5, mlx5_ib, rxe, siw, tiny.
  *   FAKE_VERBS_SYSFS     Folder made to look like /sys/class: ibdev_path of a device
  *                        with a PCI address lies in it, and its "device" link ends in
  *                        the address.

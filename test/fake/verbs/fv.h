@@ -60,6 +60,7 @@ typedef struct fv_caps {
     int max_srq_sge;
     bool atomics;
     bool no_peermem;     /* EINVAL to memory of a GPU by its address */
+    bool iwarp;          /* no InfiniBand and no RoCE */
     bool no_gpu_atomics; /* EINVAL to REMOTE_ATOMIC for memory of a GPU */
     bool dmabuf;
     bool efault;  /* ibv_create_qp() mostly fails off the main thread */

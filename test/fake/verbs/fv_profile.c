@@ -108,6 +108,29 @@ static const fv_caps_t fv_profiles[] = {
      .dmabuf = false,
      .active_speed = FV_SPEED_EDR,
      .active_width = 1},
+    /* sw/siw/siw.h: SIW_VENDOR_ID, SIW_MAX_QP_WR, SIW_MAX_SGE, SIW_MAX_INLINE,
+     * SIW_MAX_CQE, SIW_MAX_ORD_QP; no atomics. max_mr_size is the limit of locked
+     * memory there. */
+    {.profile = "siw",
+     .iwarp = true,
+     .vendor_id = 0x626d74,
+     .part_id = 1,
+     .max_qp = 4000,
+     .max_qp_wr = 32768,
+     .max_sge = 6,
+     .max_inline = 80,
+     .inline_errno = EINVAL,
+     .max_cqe = 3276800,
+     .max_mr = 65000,
+     .max_mr_size = UINT64_MAX,
+     .max_msg_sz = 1u << 31,
+     .max_rd_atom = 128,
+     .max_init_rd_atom = 128,
+     .max_srq = 0,
+     .atomics = false,
+     .dmabuf = false,
+     .active_speed = FV_SPEED_EDR,
+     .active_width = 1},
     /* No real device: each limit has the least value that verbs allow. */
     {.profile = "tiny",
      .vendor_id = 0x0001,
@@ -271,8 +294,9 @@ static void fv_device_add(const char *name, const char *profile, const char *pci
 
     fv_caps_override(&device->caps);
     device->index = fv.num_devices++;
-    device->ibv.node_type = IBV_NODE_CA;
-    device->ibv.transport_type = IBV_TRANSPORT_IB;
+    device->ibv.node_type = device->caps.iwarp ? IBV_NODE_RNIC : IBV_NODE_CA;
+    device->ibv.transport_type =
+        device->caps.iwarp ? IBV_TRANSPORT_IWARP : IBV_TRANSPORT_IB;
     if (sysfs == NULL) {
         sysfs = "/sys/class";
     }

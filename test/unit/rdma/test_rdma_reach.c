@@ -226,6 +226,26 @@ START_TEST(another_transport_is_taken_where_no_route_leads)
 }
 END_TEST
 
+/* soft-iWARP takes no address of another queue pair. Loop index 1 is the control. */
+/* RT-01 */
+START_TEST(iwarp_device_is_left_out)
+{
+    ucp_ep_h ep;
+
+    setenv("FAKE_VERBS_DEVICES",
+           (_i == 1) ? "fake0:rxe,fake1:rxe" : "fake0:siw,fake1:siw", 1);
+    rig_ucp_environment(NULL);
+    open_worker(0, "fake0:1,lo");
+    open_worker(1, "fake1:1,lo");
+    ck_assert_int_eq(rig_ucp_connect(workers, 0, UCP_ERR_HANDLING_MODE_PEER, NULL, &ep),
+                     UCS_OK);
+    send_message(ep);
+    ck_assert_int_eq(num_bytes("fake0") + num_bytes("fake1") >= SIZE, _i);
+    rig_ucp_close(contexts[0], workers, ep);
+    ucp_cleanup(contexts[1]);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("mori_rdma reachability");
@@ -244,6 +264,7 @@ int main(void)
     tcase_add_loop_test(tcase, interface_of_that_name_may_be_another_one, 0, 2);
     tcase_add_loop_test(tcase, address_that_moved_is_found_again, 0, 2);
     tcase_add_loop_test(tcase, another_transport_is_taken_where_no_route_leads, 0, 2);
+    tcase_add_loop_test(tcase, iwarp_device_is_left_out, 0, 2);
     suite_add_tcase(suite, tcase);
     ct_side_find_module();
     mkv_test_init();

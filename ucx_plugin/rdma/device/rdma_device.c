@@ -14,12 +14,35 @@
 #include <string.h>
 #include <strings.h>
 
+/* Fill in the names of InfiniBand and RoCE devices, and return their number. iWARP
+ * connects over the kernel's TCP (rdma_cm) alone; UCX leaves such devices out as well
+ * (openucx/ucx issue 2507). */
+static unsigned muct_rdma_device_names(struct ibv_device **list, int num,
+                                       uct_md_resource_desc_t *names)
+{
+    unsigned count = 0;
+    const char *name;
+    int i;
+
+    for (i = 0; i < num; ++i) {
+        name = muct_rdma_verbs.get_device_name(list[i]);
+        if (list[i]->transport_type == IBV_TRANSPORT_IWARP) {
+            muct_debug("mori_rdma does not use %s, which is an iWARP device", name);
+            continue;
+        }
+        snprintf(names[count].md_name, sizeof(names[count].md_name), "%s", name);
+        ++count;
+    }
+
+    return count;
+}
+
 ucs_status_t muct_rdma_device_list(uct_md_resource_desc_t **names_p, unsigned *num_p)
 {
     struct ibv_device **list;
     uct_md_resource_desc_t *names = NULL;
     ucs_status_t status;
-    int i, num = 0;
+    int num = 0;
 
     status = muct_rdma_verbs_load();
     if (status != UCS_OK) {
@@ -35,26 +58,25 @@ ucs_status_t muct_rdma_device_list(uct_md_resource_desc_t **names_p, unsigned *n
     }
 
     if (num > 0) {
-        muct_report(MUCT_REPORT_RDMA, "mori_rdma: %d RDMA devices", num);
         names = calloc((size_t)num, sizeof(*names));
         if (names == NULL) {
             muct_error("failed to allocate a list of %d devices", num);
             muct_rdma_verbs.free_device_list(list);
             return UCS_ERR_NO_MEMORY;
         }
+    }
+
+    *names_p = names;
+    *num_p = muct_rdma_device_names(list, num, names);
+    muct_rdma_verbs.free_device_list(list);
+    if (*num_p > 0) {
+        muct_report(MUCT_REPORT_RDMA, "mori_rdma: %u RDMA devices", *num_p);
     } else {
         muct_report(MUCT_REPORT_RDMA,
-                    "mori_rdma is not used: this machine has no verbs device");
+                    "mori_rdma is not used: this machine has no verbs device%s",
+                    (num > 0) ? " of InfiniBand or RoCE" : "");
     }
 
-    for (i = 0; i < num; ++i) {
-        snprintf(names[i].md_name, sizeof(names[i].md_name), "%s",
-                 muct_rdma_verbs.get_device_name(list[i]));
-    }
-
-    muct_rdma_verbs.free_device_list(list);
-    *names_p = names;
-    *num_p = (unsigned)num;
     return UCS_OK;
 }
 

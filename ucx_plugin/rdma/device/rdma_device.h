@@ -43,9 +43,9 @@ typedef struct muct_rdma_port {
 } muct_rdma_port_t;
 
 /**
- * Names of the devices of this machine, in the library's order.
+ * Names of the InfiniBand and RoCE devices of this machine, in the library's order.
  *
- * @param [out] names_p  Array to be freed by the caller; NULL when there are none.
+ * @param [out] names_p  Array to be freed by the caller, or NULL.
  * @param [out] num_p    How many.
  *
  * @return UCS_OK, also without devices; UCS_ERR_NO_DEVICE when there is no usable
