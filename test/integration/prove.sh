@@ -76,8 +76,10 @@ HIPCPU_RULES=odd-size prove odd 2 '^NOT SAFE  *xGMI put: memory of an odd size' 
     -- --path 'xGMI put' --path risks
 # exit() aborts processes that exported memory; our programs do not call it
 HIPCPU_RULES=exit-aborts prove exit 0 '^SAFE  *xGMI put' '^  not seen  *a process that exported memory aborts' -- --path 'xGMI put' --path risks
-# there is no GPU memory
-HIPCPU_FAIL=hipMalloc:0:2 prove memory 2 '^NOT SAFE  *xGMI put: .*hipMalloc' -- --path 'xGMI put'
+# other programs have all GPU memory: no fault of a path
+HIPCPU_FAIL=hipMalloc:0:2 prove memory 1 '^NOT PROVEN  *xGMI put: other programs have the memory of a GPU; .*hipMalloc' \
+    '^  cannot be seen here  *a call of the runtime fails' -- --path 'xGMI put' --path risks
+HIPCPU_FAIL=hipMalloc:0:1 prove malloc 2 '^NOT SAFE  *xGMI put: .*hipMalloc' -- --path 'xGMI put'
 # the runtime has its known faults, and one that breaks mori_xgmi's copies
 HIPCPU_VERSION=7.0 HIPCPU_RULES=capture-event,errors-overwritten prove risks 2 '^NOT SAFE  *xGMI put: copies of mori_xgmi clear' \
     '^  seen  *a query of an event ends a capture (clr' '^  BROKEN  *copies of mori_xgmi clear' -- --path 'xGMI put' --path risks
@@ -116,11 +118,36 @@ LD_LIBRARY_PATH=$work/copy:$LD_LIBRARY_PATH prove copy 1 '^SIMULATED by hipcpu' 
 # no time, no GPU, no NIC
 prove late 1 '^NOT PROVEN  *xGMI put: the time was over' 'stages were left out' -- --path 'xGMI put' --minutes 0.001
 HIPCPU_DEVICES=1 prove alone 1 '^NOT PROVEN  *xGMI get: 1 GPUs here; expected 2 or more' -- --path 'xGMI get'
+prove first 1 '^NOT PROVEN  *xGMI put: 1 GPUs here; expected 2 or more' -- --path 'xGMI put' --gpus 1
+# one GPU is enough for a NIC
+HIPCPU_DEVICES=1 prove one 0 '^SAFE  *NIC, GPU memory' -- --path 'NIC, GPU'
+# the log of UCX is wanted elsewhere, and names of sockets in the folder of temporary files are too long
+far=$work/$(printf '%0100d' 0)
+mkdir "$far"
+UCX_LOG_FILE=$work/log TMPDIR=$far FAKE_VERBS_DEVICES=fake0:ionic,fake1:ionic prove elsewhere 0 '^SAFE  *xGMI messages' '^SAFE  *NIC, host memory' \
+    -- --path 'xGMI messages' --path 'NIC, host'
+# ucx_info that ends early does not show that there is no GPU
+mkdir "$work/late" "$work/early"
+printf '#!/bin/sh\necho it hangs\nexec sleep 1000\n' >"$work/late/ucx_info"
+printf '#!/bin/sh\necho it crashes\nkill -SEGV $$\n' >"$work/early/ucx_info"
+chmod +x "$work/late/ucx_info" "$work/early/ucx_info"
+PATH=$work/late:$PATH prove hang 3 '^mori_prove: ucx_info -d.* did not end within 1 s (--limit); its last line: it hangs' -- --limit 1
+PATH=$work/early:$PATH prove crash 3 '^mori_prove: ucx_info -d.* ended with status -11; its last line: it crashes' --
+# no room for files
+(ulimit -f 64 && prove room 3 '^mori_prove: 1 MiB cannot be written .*File too large' -- && exit "$failures") || failures=$((failures + 1))
+# another run has the report
+echo kept >"$work/busy.json"
+exec {lock}>>"$work/busy.json"
+flock -n "$lock" || fail "the report is locked"
+prove busy 3 "argument --report: another mori_prove writes .*/busy.json" --
+[ "$(cat "$work/busy.json")" = kept ] || fail "the report of another run is lost"
+exec {lock}>&-
 
 # two hosts: this ssh runs the command on this host; as with the real ssh, the command outlives it
 mkdir "$work/bin" "$work/stuck"
 cat >"$work/bin/ssh" <<END
 #!/bin/sh
+[ "\$1" != -G ] || exec echo hostname localhost
 for last; do :; done
 pipe=$work/pipe.\$\$
 mkfifo "\$pipe"
@@ -329,7 +356,7 @@ prove.Job.stages = stages
 
 # what leaves out pairs or paths, and the stand-in of the driver
 prove.Job.num_gpus, options = 8, prove.Job.options
-prove.Job.options = argparse.Namespace(quick=True, gpus=2, path=["xGMI"])
+prove.Job.options = argparse.Namespace(quick=True, gpus=2, path=["xGMI"], limit=20)
 assert prove.limited() == ["--quick", "--gpus 2", "--path 'xGMI'"], prove.limited()
 prove.doctor.Machine.gpus = [None] * 9
 assert prove.limited()[1] == "8 of 9 GPUs that HIP shows", prove.limited()
@@ -340,6 +367,7 @@ del prove.os.environ["UCX_NET_DEVICES"]
 prove.doctor.looks, prove.doctor.Module.log, prove.os.environ["LD_PRELOAD"] = list, prove.doctor.Output(0, ""), "/x/libkfdcpu.so"
 prove.examine()
 assert prove.Job.simulated == ["kfdcpu"], prove.Job.simulated
+assert prove.doctor.options.limit == 20
 del prove.os.environ["LD_PRELOAD"]
 prove.Job.options = options
 
@@ -455,6 +483,55 @@ prove.Job.stages = [{"path": name, "nics": [], "green": True, "reason": "", "by"
 weighed = [{"path": name, "verdict": "SAFE", "reason": "bytes"} for name in ("NIC", "xGMI")]
 prove.weigh_software(weighed)
 assert [each["verdict"] for each in weighed] == ["NOT PROVEN", "SAFE"] and weighed[0]["reason"].startswith("rxe0 is software"), weighed
+
+# software of the other host, that its process used or did not
+prove.Job.options, prove.Job.stages, kept = argparse.Namespace(two="node7", quick=True, limit=20), [], prove.two_commands
+for lane in ("rxe0", "mlx5_0"):
+    text = f"{prove.FAR_SOFTWARE}rxe0\nUCX INFO cfg#2 rma(mori_rdma/{lane}:1)\n"
+    prove.two_commands = lambda *_: prove.Result(0, text, [{**row, "block_size": size << 10} for size in (4, 8, 16)])
+    prove.try_pair(nic._replace(arguments=prove.SIZES), (0, 0), ("", ""))
+    weighed = [{"path": nic.name, "verdict": "SAFE", "reason": "bytes"}]
+    prove.weigh_software(weighed)
+    assert (weighed[0]["verdict"], prove.Job.stages.pop()["green"]) == ("SAFE" if lane == "mlx5_0" else "NOT PROVEN", True), weighed
+prove.two_commands, prove.Job.options = kept, options
+
+# the reason of mori_doctor why there is no port, and GPUs that are hidden have no link that is known
+prove.Job.ports, prove.Job.num_gpus, prove.Job.options.gpus = [], 2, 255
+prove.doctor.red("nic", "mlx5_0:1 is DOWN", "cable")
+assert prove.possible(nic) == "mori_rdma has no port here (mlx5_0:1 is DOWN)", prove.possible(nic)
+for node in (1, 2, 3):
+    link = f"{sys.argv[2]}/nodes/{node}/io_links/0"
+    prove.os.makedirs(link)
+    with open(f"{link}/properties", "w") as stream:
+        stream.write(f"type 11\nnode_to {node % 3 + 1}\nmax_bandwidth 64000\n")
+for number, rate in ((2, 64), (3, None)):
+    prove.doctor.Machine.gpus = [prove.doctor.Gpu(f"{sys.argv[2]}/nodes/{node}") for node in (1, 2, 3)[:number]]
+    prove.Job.stages = [{**green, "pair": [0, 1]}]
+    prove.link_rates()
+    assert prove.Job.stages[0].get("link_gb_per_s") == rate, prove.Job.stages
+
+# a signal while the link comes up again: it stays up
+links, set_link = [], prove.set_link
+
+
+def interrupted(direction):
+    prove.os.kill(prove.os.getpid(), prove.signal.SIGINT)
+    prove.time.sleep(0.1)
+    links.append(direction)
+    return True
+
+
+prove.set_link, prove.Job.options.quick = interrupted, True
+side = prove.subprocess.Popen(["sleep", "100"])
+with open(f"{sys.argv[2]}/moving", "w") as stream:
+    stream.write("[prefill] 1/2\n")
+try:
+    prove.Flaps.until_the_end(f"{sys.argv[2]}/moving", [side])
+except KeyboardInterrupt:
+    links.append("ended")
+assert links == ["up", "ended"], links
+side.kill()
+prove.set_link = set_link
 
 # a network device of no NIC: another link would go down
 prove.Job.options.flap = "bond0"
