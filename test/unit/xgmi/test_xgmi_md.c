@@ -797,6 +797,45 @@ START_TEST(mover_has_threads_for_the_cpus_of_the_process)
 }
 END_TEST
 
+static int num_of_mover;
+static sem_t has_run;
+
+static void count_cpus(muct_xgmi_job_t *job)
+{
+    cpu_set_t set;
+
+    (void)job;
+    ck_assert_int_eq(sched_getaffinity(0, sizeof(set), &set), 0);
+    num_of_mover = CPU_COUNT(&set);
+    sem_post(&has_run);
+}
+
+/* An engine may bind its thread to a CPU before the first copy, behind the opening. */
+START_TEST(mover_keeps_the_cpus_of_the_opening)
+{
+    muct_xgmi_job_t job = {.run = count_cpus};
+    muct_xgmi_mover_t mover;
+    muct_xgmi_wake_t wake;
+    cpu_set_t all, one;
+    int cpu = 0;
+
+    ck_assert_int_eq(sched_getaffinity(0, sizeof(all), &all), 0);
+    while (!CPU_ISSET(cpu, &all)) {
+        ++cpu;
+    }
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    ck_assert_int_eq(sem_init(&has_run, 0, 0), 0);
+    muct_xgmi_mover_init(&mover, &wake);
+    ck_assert_int_eq(sched_setaffinity(0, sizeof(one), &one), 0);
+    muct_xgmi_mover_add(&mover, &job);
+    ck_assert_int_eq(sem_wait(&has_run), 0);
+    muct_xgmi_mover_cleanup(&mover);
+    ck_assert_int_eq(num_of_mover, CPU_COUNT(&all));
+    ck_assert_int_eq(sched_setaffinity(0, sizeof(all), &all), 0);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("xgmi_md");
@@ -824,6 +863,7 @@ int main(void)
     tcase_add_test(tcase, private_memory_behind_a_lost_word_is_not_touched);
     tcase_add_test(tcase, child_that_closes_what_it_has_inherited_keeps_its_word);
     tcase_add_test(tcase, mover_has_threads_for_the_cpus_of_the_process);
+    tcase_add_test(tcase, mover_keeps_the_cpus_of_the_opening);
     suite_add_tcase(suite, tcase);
     return mkv_check_run_forked(suite);
 }

@@ -13,21 +13,21 @@
 #include <unistd.h>
 
 
-/* CPUs that the threads, which inherit their creator's mask, may use. */
-static long muct_xgmi_mover_num_cpus(void)
+/* Read the CPUs that the threads may use. @return their number. */
+static long muct_xgmi_mover_read_cpus(muct_xgmi_mover_t *mover)
 {
-    cpu_set_t set;
-
-    return (sched_getaffinity(0, sizeof(set), &set) == 0)
-               ? CPU_COUNT(&set)
+    mover->has_cpus = sched_getaffinity(0, sizeof(mover->cpus), &mover->cpus) == 0;
+    return mover->has_cpus
+               ? CPU_COUNT(&mover->cpus)
                : sysconf(_SC_NPROCESSORS_ONLN); /* more CPUs than the set holds */
 }
 
 void muct_xgmi_mover_init(muct_xgmi_mover_t *mover, muct_xgmi_wake_t *wake)
 {
-    const long num_cpus = muct_xgmi_mover_num_cpus();
+    long num_cpus;
 
     memset(mover, 0, sizeof(*mover));
+    num_cpus = muct_xgmi_mover_read_cpus(mover);
     mover->wake = wake;
     mover->pid = getpid();
     mover->last = &mover->first;
@@ -53,6 +53,10 @@ static void *muct_xgmi_mover_main(void *arg)
     muct_xgmi_job_t *job;
 
     (void)prctl(PR_SET_NAME, "mori-mover"); /* a thread inherits its creator's name */
+    if (mover->has_cpus) {
+        /* a cgroup may have none of them by now */
+        (void)sched_setaffinity(0, sizeof(mover->cpus), &mover->cpus);
+    }
     pthread_mutex_lock(&mover->lock);
     while (!mover->is_ending) {
         job = mover->first;

@@ -11,12 +11,16 @@
  * A thread is started when a job comes and none is idle, up to a limit. Jobs end in any
  * order.
  *
+ * CPUs. As UCX's own thread, the threads use the CPUs of the thread that has opened the
+ * interface, at that time. An application may bind its threads later, each to a CPU.
+ *
  * Threads. One at a time calls; @a run is called in the mover's.
  */
 
 #include "xgmi/peer/xgmi_wake.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 
 /** Threads of a mover. One moves 5 to 8 GB/s, which the processor limits. */
@@ -40,6 +44,8 @@ typedef struct muct_xgmi_mover {
     _Atomic bool is_awaited;
     bool is_ending;
     pid_t pid;
+    cpu_set_t cpus; /**< Of the threads */
+    bool has_cpus;  /**< Else those of the thread that starts one */
     unsigned num_threads, num_idle, max_threads;
     pthread_t threads[MUCT_XGMI_MAX_MOVERS];
 } muct_xgmi_mover_t;
