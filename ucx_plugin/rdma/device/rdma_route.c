@@ -85,7 +85,8 @@ static bool muct_rdma_route_parse(const muct_rdma_route_query_t *query,
            (head->rtm_family == query->family);
 }
 
-/* Parse one part of the answer. Returns false when it was the last part. */
+/* Parse one part of the answer. Returns false when it was the last part, or when routes
+ * have changed meanwhile: the kernel may have left some out. */
 static bool muct_rdma_route_take(const muct_rdma_route_query_t *query,
                                  struct nlmsghdr *message, size_t length)
 {
@@ -93,6 +94,9 @@ static bool muct_rdma_route_take(const muct_rdma_route_query_t *query,
     muct_rdma_route_t route;
 
     for (; NLMSG_OK(message, length); message = NLMSG_NEXT(message, length)) {
+        if (message->nlmsg_flags & NLM_F_DUMP_INTR) {
+            return false;
+        }
         if (message->nlmsg_type == NLMSG_DONE) {
             routes->is_known = (routes->num <= MUCT_RDMA_ROUTE_MAX);
             return false;
