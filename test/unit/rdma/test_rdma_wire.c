@@ -8,6 +8,7 @@
 #include "rdma/device/rdma_addr.h"
 #include "rdma/ep/rdma_ctl_msg.h"
 #include "rdma/memory/rdma_key.h"
+#include "rdma/memory/rdma_rkeys.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -502,6 +503,46 @@ START_TEST(infiniband_subnets_do_not_meet)
 }
 END_TEST
 
+#define DEVICES 2048
+#define REGIONS 64
+
+/* Keys of many peers. With one list of all keys this takes minutes. */
+START_TEST(key_of_another_device_is_found_among_many)
+{
+    static muct_rdma_key_t *keys[DEVICES * REGIONS];
+    unsigned i, nic, region;
+
+    for (i = 0; i < DEVICES * REGIONS; ++i) { /* two devices a process */
+        nic = (i / 2 / REGIONS) * 2 + i % 2;
+        region = (i / 2) % REGIONS;
+        keys[i] = muct_rdma_rkeys_alloc();
+        ck_assert_ptr_nonnull(keys[i]);
+        *keys[i] = (muct_rdma_key_t){.incarnation =
+                                         ((uint64_t)(nic / 2 + 1) << 16) + nic % 2 + 1,
+                                     .base = (uint64_t)(region + 1) << 32,
+                                     .length = 4096,
+                                     .chunk_shift = MUCT_RDMA_KEY_ONE_CHUNK,
+                                     .num_rkeys = 1,
+                                     .rkeys = {i}};
+        muct_rdma_rkeys_add(keys[i]);
+    }
+    for (i = 0; i < DEVICES * REGIONS; i += 2) {
+        muct_rdma_rkeys_target_t target = {.incarnation = keys[i]->incarnation,
+                                           .address = keys[i]->base + 1,
+                                           .length = 1,
+                                           .rkey = i};
+
+        ck_assert(muct_rdma_rkeys_translate(&target, keys[i + 1]->incarnation));
+        ck_assert_uint_eq(target.rkey, i + 1);
+        target.rkey = i;
+        ck_assert(!muct_rdma_rkeys_translate(&target, (1ull << 40) + 2));
+    }
+    for (i = 0; i < DEVICES * REGIONS; ++i) {
+        muct_rdma_rkeys_free(keys[i]);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("rdma wire");
@@ -529,6 +570,7 @@ int main(void)
     tcase_add_test(tcase, reachability_follows_link_subnet_and_rail);
     tcase_add_test(tcase, addresses_of_another_kind_do_not_meet);
     tcase_add_test(tcase, infiniband_subnets_do_not_meet);
+    tcase_add_test(tcase, key_of_another_device_is_found_among_many);
     suite_add_tcase(suite, tcase);
 
     runner = srunner_create(suite);

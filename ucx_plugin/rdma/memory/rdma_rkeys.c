@@ -18,16 +18,19 @@ typedef struct muct_rdma_rkeys_entry {
     uint64_t group; /* keys of one region with all devices */
 } muct_rdma_rkeys_entry_t;
 
+/* A process holds tens of thousands of keys, those of one device are some hundred. */
+#define MUCT_RDMA_RKEYS_LISTS_SHIFT 10
+
 static struct {
     pthread_mutex_t lock;
-    ucs_list_link_t list;
+    ucs_list_link_t lists[1 << MUCT_RDMA_RKEYS_LISTS_SHIFT]; /* by device; zeros: empty
+                                                              */
     uint64_t num_groups;
     pid_t pid; /* differs in a forked child */
     uint64_t process;
     uint16_t num_openings;
 } muct_rdma_rkeys = {
     .lock = PTHREAD_MUTEX_INITIALIZER,
-    .list = UCS_LIST_INITIALIZER(&muct_rdma_rkeys.list, &muct_rdma_rkeys.list),
 };
 MUCT_FREE_IN_CHILD(muct_rdma_rkeys, &muct_rdma_rkeys.lock)
 
@@ -65,6 +68,20 @@ ucs_status_t muct_rdma_incarnation_next(uint64_t *incarnation_p)
 
 /* ---- keys ---- */
 
+/* The list with the keys of a device, and of some others. */
+static ucs_list_link_t *muct_rdma_rkeys_list(uint64_t incarnation)
+{
+    const uint64_t hash = incarnation * 0x9e3779b97f4a7c15u;
+    ucs_list_link_t *list =
+        &muct_rdma_rkeys.lists[hash >> (64 - MUCT_RDMA_RKEYS_LISTS_SHIFT)];
+
+    if (list->next == NULL) {
+        ucs_list_head_init(list);
+    }
+
+    return list;
+}
+
 muct_rdma_key_t *muct_rdma_rkeys_alloc(void)
 {
     muct_rdma_rkeys_entry_t *entry = malloc(sizeof(*entry));
@@ -82,7 +99,7 @@ static const muct_rdma_rkeys_entry_t *muct_rdma_rkeys_of_group(uint64_t group,
 {
     const muct_rdma_rkeys_entry_t *entry;
 
-    ucs_list_for_each(entry, &muct_rdma_rkeys.list, list)
+    ucs_list_for_each(entry, muct_rdma_rkeys_list(incarnation), list)
     {
         if ((entry->group == group) && (entry->key.incarnation == incarnation)) {
             return entry;
@@ -125,7 +142,7 @@ void muct_rdma_rkeys_add(muct_rdma_key_t *key)
 
     pthread_mutex_lock(&muct_rdma_rkeys.lock);
     entry->group = muct_rdma_rkeys_group(key);
-    ucs_list_add_head(&muct_rdma_rkeys.list, &entry->list);
+    ucs_list_add_head(muct_rdma_rkeys_list(key->incarnation), &entry->list);
     pthread_mutex_unlock(&muct_rdma_rkeys.lock);
 }
 
@@ -139,16 +156,16 @@ void muct_rdma_rkeys_free(muct_rdma_key_t *key)
     free(entry);
 }
 
-/* Number of the GPU whose page this is, in any key of the process; -1 for none. */
+/* Number of the GPU whose page this is, in any key of the device; -1 for none. */
 static int muct_rdma_rkeys_gpu_of(uint64_t incarnation, uint64_t page_address)
 {
     const muct_rdma_rkeys_entry_t *entry;
 
-    ucs_list_for_each(entry, &muct_rdma_rkeys.list, list)
+    ucs_list_for_each(entry, muct_rdma_rkeys_list(incarnation), list)
     {
-        if ((entry->key.flags & MUCT_RDMA_KEY_FLAG_GPU) &&
-            (entry->key.page_address == page_address) &&
-            muct_rdma_incarnation_is_near(entry->key.incarnation, incarnation)) {
+        if ((entry->key.incarnation == incarnation) &&
+            (entry->key.flags & MUCT_RDMA_KEY_FLAG_GPU) &&
+            (entry->key.page_address == page_address)) {
             return entry->key.gpu;
         }
     }
@@ -160,7 +177,7 @@ static const muct_rdma_key_t *muct_rdma_rkeys_of_page(uint64_t incarnation, int 
 {
     const muct_rdma_rkeys_entry_t *entry;
 
-    ucs_list_for_each(entry, &muct_rdma_rkeys.list, list)
+    ucs_list_for_each(entry, muct_rdma_rkeys_list(incarnation), list)
     {
         if ((entry->key.incarnation == incarnation) &&
             (entry->key.flags & MUCT_RDMA_KEY_FLAG_GPU) && (entry->key.gpu == gpu)) {
@@ -188,7 +205,7 @@ static bool muct_rdma_rkeys_translate_memory(muct_rdma_rkeys_target_t *target,
     const muct_rdma_rkeys_entry_t *entry, *other;
     const muct_rdma_key_t *key;
 
-    ucs_list_for_each(entry, &muct_rdma_rkeys.list, list)
+    ucs_list_for_each(entry, muct_rdma_rkeys_list(target->incarnation), list)
     {
         if (!muct_rdma_rkeys_is_named(&entry->key, target)) {
             continue;
@@ -213,7 +230,7 @@ bool muct_rdma_rkeys_translate(muct_rdma_rkeys_target_t *target, uint64_t incarn
     int gpu;
 
     pthread_mutex_lock(&muct_rdma_rkeys.lock);
-    gpu = muct_rdma_rkeys_gpu_of(incarnation, target->address);
+    gpu = muct_rdma_rkeys_gpu_of(target->incarnation, target->address);
     if (gpu < 0) {
         is_found = muct_rdma_rkeys_translate_memory(target, incarnation);
     } else {
