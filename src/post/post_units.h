@@ -24,10 +24,6 @@
 mkv_status_t mkv_post_check_units(mkv_leg_t *leg, mkv_plan_t *plan,
                                   const mkv_sel_t *sel);
 
-/** WRITE, passive: the units of the pair's region that the leg has exposed. NULL: no
- *  memory. */
-const mkv_unit_set_t *mkv_leg_exposed_units(mkv_leg_t *leg, const mkv_pair_t *pair);
-
 /** Add the post's blocks to what the leg has posted, for the check at the seal. */
 void mkv_post_sum_units(const mkv_post_t *post);
 

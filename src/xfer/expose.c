@@ -378,3 +378,61 @@ void mkv_leg_exposed(mkv_leg_t *leg, const mkv_msg_t *msg)
     }
     mkv_xfer_check_bound(xfer);
 }
+
+/* ---- Exposed units, both sides --------------------------------------------------- */
+
+const mkv_unit_set_t *mkv_leg_exposed_set(const mkv_leg_t *leg, uint32_t component)
+{
+    static const mkv_unit_set_t none;
+    uint32_t i;
+
+    for (i = 0; i < leg->num_units; ++i) {
+        if (leg->units[i].component == component) {
+            return &leg->sets[i];
+        }
+    }
+    return &none;
+}
+
+mkv_status_t mkv_leg_index_exposed(mkv_leg_t *leg)
+{
+    const mkv_map_t *map = leg->map;
+    uint32_t parts, i, k;
+    mkv_unit_set_t *sets;
+    int result = 0;
+
+    if (leg->sets != NULL) {
+        return MKV_OK;
+    }
+    sets = calloc(leg->num_units + 1, sizeof(*sets));
+    if (sets == NULL) {
+        return MKV_ERR_NOMEM;
+    }
+    for (i = 0; i < leg->num_units; ++i) {
+        parts =
+            mkv_map_parts(map,
+                          (uint32_t)(mkv_map_component(map, leg->units[i].component) -
+                                     map->components),
+                          false);
+        for (k = 0; (result == 0) && (k < leg->units[i].num_local); ++k) {
+            result = mkv_unit_set_add(&sets[i], leg->units[i].local[k] * parts, parts);
+        }
+    }
+    if (result == 0) {
+        leg->sets = sets;
+        return MKV_OK;
+    }
+    for (i = 0; i < leg->num_units; ++i) {
+        mkv_unit_set_cleanup(&sets[i]);
+    }
+    free(sets);
+    return MKV_ERR_NOMEM;
+}
+
+const mkv_unit_set_t *mkv_leg_exposed_units(mkv_leg_t *leg, const mkv_pair_t *pair)
+{
+    return (mkv_leg_index_exposed(leg) == MKV_OK)
+               ? mkv_leg_exposed_set(leg,
+                                     leg->map->components[pair->component].component)
+               : NULL;
+}
