@@ -8,7 +8,7 @@ set -uo pipefail
 # matching room counts, so xgmi stands for the files in xgmi/ itself.
 floors_of() { # PART
     case $1 in
-    src) echo wire base memory plan peer message xfer post direct . ;;
+    src) echo wire base memory plan peer message xfer stage post direct . ;;
     ucx_plugin)
         echo loader base base/memory copy \
             xgmi/peer xgmi/memory xgmi/copy xgmi/message xgmi \

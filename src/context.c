@@ -16,6 +16,8 @@
 #include "post/gate.h"
 #include "post/post.h"
 #include "progress.h"
+#include "stage/loop.h"
+#include "stage/stage_listen.h"
 #include "threads.h"
 #include "worker.h"
 #include "xfer/owner.h"
@@ -136,6 +138,9 @@ static mkv_status_t mkv_ctx_init(mkv_ctx_t *ctx, const mkv_open_params_t *params
     if (ctx->opts->read_by == MKV_READ_GET) {
         ctx->features &= ~(uint64_t)MKV_FEATURE_PUSH;
     }
+    if (ctx->opts->stage_below == 0) {
+        ctx->features &= ~(uint64_t)MKV_FEATURE_STAGE;
+    }
     mkv_topology_init(&ctx->params.topology);
     mkv_ctx_init_identity(ctx);
 
@@ -183,6 +188,7 @@ static mkv_status_t mkv_ctx_create(const mkv_config_t *config, mkv_ctx_t **ctx_p
     mkv_ctx_init_lists(ctx);
     mkv_progress_init(ctx);
     mkv_xfers_listen(ctx);
+    mkv_stage_listen(ctx);
     mkv_posts_listen(ctx);
     mkv_ops_listen(ctx);
 
@@ -342,7 +348,7 @@ static void mkv_close_wait_for_calls(mkv_ctx_t *ctx)
 
 static bool mkv_close_is_settled(mkv_ctx_t *ctx)
 {
-    return !ctx->is_settling;
+    return !ctx->is_settling && mkv_loop_is_closed(ctx);
 }
 
 /* Objects the application left open, for the text of MKV_ERR_BUSY */
@@ -439,6 +445,7 @@ static void mkv_close_objects(mkv_ctx_t *ctx, mkv_close_left_t *left)
     }
     mkv_list_for_each_safe(peer, next, &ctx->dead_peers, list)
     {
+        mkv_stage_cleanup(peer);
         mkv_peer_destroy(peer);
     }
 }
@@ -485,6 +492,7 @@ static void mkv_ctx_free(mkv_ctx_t *ctx)
  * for that flush, and its worker is left as it is. */
 static bool mkv_close_settle(mkv_ctx_t *ctx, mkv_status_t status)
 {
+    mkv_loop_close(ctx);
     if (ctx->num_unmade == 0) { /* otherwise the flush never ends */
         mkv_worker_settle(ctx);
         if (mkv_close_wait(ctx, mkv_close_is_settled,
@@ -565,6 +573,7 @@ mkv_status_t mkv_close(mkv_ctx_t *ctx)
     mkv_events_cleanup(ctx);
     mkv_posts_cleanup(ctx);
     mkv_flush_cleanup(ctx);
+    mkv_loop_cleanup(ctx);
     mkv_owners_cleanup(ctx);
     mkv_gates_cleanup(ctx);
     mkv_list_cache_cleanup(ctx);

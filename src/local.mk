@@ -21,6 +21,7 @@ include src/plan/local.mk
 include src/peer/local.mk
 include src/message/local.mk
 include src/xfer/local.mk
+include src/stage/local.mk
 include src/post/local.mk
 include src/direct/local.mk
 

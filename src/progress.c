@@ -11,6 +11,7 @@
 #include "post/gate.h"
 #include "post/flush.h"
 #include "post/post.h"
+#include "stage/stage_listen.h"
 
 /* Post queued pieces to UCX, one leg after the other. A leg moves to the end of the
  * list after its turn, so that each round is finite */
@@ -74,6 +75,7 @@ static unsigned mkv_ctx_reap(mkv_ctx_t *ctx)
         count += mkv_peer_step_closing(peer);
         if (mkv_peer_is_gone(peer) && mkv_list_is_empty(&peer->legs) &&
             mkv_list_is_empty(&peer->ops) && mkv_list_is_empty(&peer->remote.maps)) {
+            mkv_stage_cleanup(peer);
             mkv_peer_destroy(peer);
         }
     }

@@ -51,7 +51,7 @@
 #define MKV_ROUND_COST 32768u
 #define MKV_CALL_COST 8u      /* a piece of a list costs 1 */
 #define MKV_ROUND_STEPS 1024u /* of a loop over regions, below a microsecond each */
-#define MKV_MAX_PEER_LISTENERS 2u
+#define MKV_MAX_PEER_LISTENERS 3u
 
 /* clang-format off */
 /** The counters that mkv_stats_t has under the same names, once. */
@@ -77,6 +77,7 @@ struct mkv_claims;
 struct mkv_threads;
 struct mkv_peer_listener;
 struct mkv_leg_listener;
+typedef struct mkv_loop mkv_loop_t;
 
 struct mkv_ctx {
     pthread_mutex_t lock;
@@ -179,6 +180,8 @@ struct mkv_ctx {
 
     void *read_back; /* page for bytes that are never read; see flush.c */
     ucp_mem_h read_back_memh;
+    mkv_loop_t *loop; /* endpoint to this worker itself: stage/loop.h */
+    bool has_warned_of_staging;
     mkv_list_t free_posts;
     struct mkv_calls *free_calls;
     mkv_list_t list_cache;                     /* the oldest first */

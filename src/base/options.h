@@ -35,10 +35,11 @@ typedef struct mkv_options {
     char tls[MKV_OPTION_SIZE];
     char net_devices[MKV_OPTION_SIZE];
     uint64_t lanes;
-    uint64_t sgl;     /**< mkv_sgl_mode_t */
-    uint64_t fence;   /**< mkv_fence_t */
-    uint64_t overlap; /**< mkv_overlap_t */
-    uint64_t read_by; /**< mkv_read_by_t */
+    uint64_t sgl;         /**< mkv_sgl_mode_t */
+    uint64_t fence;       /**< mkv_fence_t */
+    uint64_t overlap;     /**< mkv_overlap_t */
+    uint64_t read_by;     /**< mkv_read_by_t */
+    uint64_t stage_below; /**< 0: nothing is staged, and peers get no staging */
     uint64_t max_inflight_ops;
     uint64_t max_inflight_bytes;
     uint64_t max_message;

@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define MKV_NUM_OPTS 25u
+#define MKV_NUM_OPTS 26u
 
 typedef enum mkv_opt_type {
     MKV_OPT_BOOL,

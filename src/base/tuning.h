@@ -16,6 +16,9 @@ typedef struct mkv_tuning {
     uint64_t sgl_max;
     /** READ_BY=auto: smallest post that a reader has the owner push, in pieces. */
     uint64_t push_min;
+    /** STAGE_BELOW: bytes of a slot of staging, and pieces of the smallest list that is
+     *  staged. */
+    uint64_t stage_slot, stage_min;
     /** Percent of MAX_INFLIGHT_OPS and _BYTES that posts of normal and of low priority
      *  fill at most; the rest is left for higher priorities. */
     uint64_t normal_share, low_share;
@@ -32,6 +35,8 @@ typedef struct mkv_tuning {
 #define MKV_TUNING_DEFAULT                                                             \
     {.sgl_max = 8192,                                                                  \
      .push_min = 64,                                                                   \
+     .stage_slot = 1u << 20,                                                           \
+     .stage_min = 64,                                                                  \
      .normal_share = 100,                                                              \
      .low_share = 50,                                                                  \
      .early_messages = 4096,                                                           \

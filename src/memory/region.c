@@ -314,6 +314,9 @@ static mkv_status_t mkv_mem_destroy(mkv_ctx_t *ctx, mkv_mem_t *mem)
 
     mkv_list_del(&mem->list);
     mkv_repeat_cleanup(&mem->repeat);
+    if (mem->loop_key != NULL) {
+        ucp_rkey_destroy(mem->loop_key);
+    }
     if (mem->rkey != NULL) {
         ucp_rkey_buffer_release(mem->rkey);
     }

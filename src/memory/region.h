@@ -30,6 +30,7 @@ typedef struct mkv_mem {
     unsigned num_regions;
     uint32_t index;       /**< Index in the table being announced */
     mkv_repeat_t *repeat; /**< memh, for lists */
+    ucp_rkey_h loop_key;  /**< Its key for copies within the process; or NULL */
 } mkv_mem_t;
 
 typedef struct mkv_lregion {

@@ -127,6 +127,10 @@ struct mkv_peer {
     mkv_list_t ops_to_flush;
     mkv_list_t ops_flushing;
 
+    /* of staging; NULL: none */
+    struct mkv_stage *stage;     /**< Lists on their way to the peer */
+    struct mkv_staging *staging; /**< The peer's, in our memory */
+
     /* of posts */
     mkv_list_t busy_legs[MKV_NUM_PRIORITIES]; /**< Legs with queued posts */
     uint64_t inflight_ops;

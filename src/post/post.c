@@ -32,6 +32,7 @@
 #include "post/post_end.h"
 #include "post/post_list.h"
 #include "post/pull.h"
+#include "stage/stage.h"
 
 /* ---- Completions ----------------------------------------------------------------- */
 
@@ -372,6 +373,35 @@ static void mkv_post_call_sgl(mkv_calls_t *calls, const mkv_list_put_t *put)
     }
 }
 
+/* Called when a list has moved by way of staging, or cannot */
+static void mkv_post_staged(void *arg, bool is_refused)
+{
+    mkv_calls_t *calls = arg;
+    mkv_post_t *post = calls->post;
+
+    post->must_repeat |= is_refused;
+    --calls->num_inflight;
+    mkv_calls_put(calls);
+    mkv_post_call_done(post);
+}
+
+/* @return false: no memory */
+static bool mkv_post_stage(mkv_calls_t *calls, const mkv_list_put_t *put)
+{
+    mkv_post_t *post = calls->post;
+
+    if (!mkv_stage_give(post->leg, put, mkv_post_staged, calls)) {
+        return false;
+    }
+    post->elements += put->num;
+    post->bytes += calls->lists->bytes;
+    ++calls->num_inflight;
+    mkv_post_take_credit(post, calls->lists->bytes);
+    mkv_post_average_calls(post);
+    mkv_post_wants_flush(post);
+    return true;
+}
+
 /* @return false: no memory */
 static bool mkv_post_give_list(mkv_calls_t *calls, const mkv_pair_t *first,
                                const mkv_path_key_t *key)
@@ -389,6 +419,9 @@ static bool mkv_post_give_list(mkv_calls_t *calls, const mkv_pair_t *first,
     put.remotes = lists->remotes;
     put.num = lists->num;
     put.is_queried = !mkv_path_is_known(calls->post->leg->peer, key);
+    if (mkv_stage_takes(calls->post->leg, first, &put, lists->bytes)) {
+        return mkv_post_stage(calls, &put);
+    }
     mkv_post_call_sgl(calls, &put);
     return true;
 }
@@ -561,6 +594,9 @@ unsigned mkv_peer_pump(mkv_peer_t *peer)
         if (!mkv_list_is_empty(&peer->busy_legs[order[i]])) {
             count += mkv_legs_pump(&peer->busy_legs[order[i]]);
         }
+    }
+    if (peer->stage != NULL) {
+        mkv_stage_pump(peer);
     }
     for (i = 0; i < MKV_NUM_PRIORITIES;
          ++i) { /* posting for one leg may have queued another leg again */

@@ -14,6 +14,7 @@
 #include "post/post_units.h"
 #include "post/pull.h"
 #include "post/push.h"
+#include "stage/stage.h"
 #include "xfer/trace.h"
 
 #include <stdlib.h>
@@ -307,6 +308,7 @@ static uint64_t mkv_leg_moving(const mkv_leg_t *leg)
 static void mkv_leg_posts_ended(mkv_leg_t *leg)
 {
     mkv_leg_cancel_posts(leg);
+    mkv_stage_leg_ended(leg);
 }
 
 static void mkv_leg_posts_settled(mkv_leg_t *leg)

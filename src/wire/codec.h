@@ -121,6 +121,12 @@ void mkv_msg_get_pull(mkv_rbuf_t *rbuf, mkv_msg_t *msg);
 void mkv_msg_put_pulled(const mkv_msg_t *msg, mkv_wbuf_t *wbuf);
 void mkv_msg_get_pulled(mkv_rbuf_t *rbuf, mkv_msg_t *msg);
 
+/* Bodies of STAGE and STAGED */
+void mkv_msg_put_stage(const mkv_msg_t *msg, mkv_wbuf_t *wbuf);
+void mkv_msg_get_stage(mkv_rbuf_t *rbuf, mkv_msg_t *msg);
+void mkv_msg_put_staged(const mkv_msg_t *msg, mkv_wbuf_t *wbuf);
+void mkv_msg_get_staged(mkv_rbuf_t *rbuf, mkv_msg_t *msg);
+
 /** Checksum that finds cut or flipped bytes; it is not cryptographic. */
 uint64_t mkv_wire_checksum(uint64_t seed, const void *data, size_t length);
 

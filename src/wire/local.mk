@@ -10,4 +10,5 @@ libmorikv_core_la_SOURCES += \
     src/wire/wire.c \
     src/wire/wire.h \
     src/wire/wire_fin.c \
-    src/wire/wire_pull.c
+    src/wire/wire_pull.c \
+    src/wire/wire_stage.c

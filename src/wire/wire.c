@@ -22,9 +22,10 @@ static uint64_t mkv_msg_checksum(const uint8_t *data, size_t length)
 const char *mkv_msg_string(mkv_msg_type_t type)
 {
     static const char *const names[] = {
-        "none",   "HELLO", "HELLO_ACK", "REGIONS", "BYE",  "EXPOSE", "BIND",
-        "FIN",    "TERM",  "DRAINED",   "USER",    "PING", "PONG",   "PULL",
-        "PULLED", "NOTE",  "REQUEST",   "CREDIT",  "OPEN", "ARRIVED"};
+        "none", "HELLO",   "HELLO_ACK", "REGIONS", "BYE",     "EXPOSE",
+        "BIND", "FIN",     "TERM",      "DRAINED", "USER",    "PING",
+        "PONG", "PULL",    "PULLED",    "NOTE",    "REQUEST", "CREDIT",
+        "OPEN", "ARRIVED", "STAGE",     "STAGED"};
 
     return ((unsigned)type < MKV_MSG_LAST) ? names[type] : "unknown";
 }
@@ -250,6 +251,8 @@ static const struct {
     [MKV_MSG_REQUEST] = {mkv_msg_put_request, mkv_msg_get_request},
     [MKV_MSG_CREDIT] = {mkv_msg_put_credit, mkv_msg_get_credit},
     [MKV_MSG_ARRIVED] = {mkv_msg_put_arrived, mkv_msg_get_arrived},
+    [MKV_MSG_STAGE] = {mkv_msg_put_stage, mkv_msg_get_stage},
+    [MKV_MSG_STAGED] = {mkv_msg_put_staged, mkv_msg_get_staged},
 };
 
 static void mkv_msg_put_body(const mkv_msg_t *msg, mkv_wbuf_t *wbuf)

@@ -34,10 +34,12 @@
  */
 enum {
     MKV_FEATURE_PUSH = 1 << 0, /**< Serves PULL: moves what the other side requests */
-    MKV_FEATURE_PUSH_PARTS = 1 << 1 /**< PULL may contain parts of unequal blocks */
+    MKV_FEATURE_PUSH_PARTS = 1 << 1, /**< PULL may contain parts of unequal blocks */
+    MKV_FEATURE_STAGE = 1 << 2       /**< Serves STAGE: gives staging and scatters it */
 };
 
-#define MKV_FEATURES ((uint64_t)(MKV_FEATURE_PUSH | MKV_FEATURE_PUSH_PARTS))
+#define MKV_FEATURES                                                                   \
+    ((uint64_t)(MKV_FEATURE_PUSH | MKV_FEATURE_PUSH_PARTS | MKV_FEATURE_STAGE))
 
 /** Growing output. A failed allocation is kept; check it once, at the end. */
 typedef struct mkv_wbuf {
@@ -76,6 +78,9 @@ typedef enum mkv_msg_type {
     MKV_MSG_CREDIT,  /**< Bytes of USER messages that were polled */
     MKV_MSG_OPEN,    /**< Active to passive: waits for block lists */
     MKV_MSG_ARRIVED, /**< WRITE, active to passive: a reported post has arrived */
+    MKV_MSG_STAGE,   /**< WRITE, active to passive: a slot of staging is filled, or
+                         staging is wanted */
+    MKV_MSG_STAGED,  /**< The slot is empty again, or the address of the staging */
     MKV_MSG_LAST,
     MKV_MSG_SKIPPED /**< Decoded: of a later version, may be skipped */
 } mkv_msg_type_t;
@@ -88,7 +93,7 @@ static inline bool mkv_msg_is_of_xfer(mkv_msg_type_t type)
     return ((type >= MKV_MSG_EXPOSE) && (type <= MKV_MSG_DRAINED)) ||
            (type == MKV_MSG_PULL) || (type == MKV_MSG_PULLED) ||
            (type == MKV_MSG_REQUEST) ||
-           ((type >= MKV_MSG_OPEN) && (type <= MKV_MSG_ARRIVED));
+           ((type >= MKV_MSG_OPEN) && (type <= MKV_MSG_STAGE));
 }
 
 /** Component of EXPOSE. */
@@ -115,27 +120,45 @@ typedef struct mkv_msg {
     uint64_t from_nonce; /**< Sender's instance of the transfer */
     uint64_t to_nonce;   /**< Receiver's, 0 if unknown to the sender */
 
-    uint32_t serial; /**< PULL, PULLED: post of the active side's leg */
+    uint32_t serial; /**< PULL, PULLED: post of the active side's leg; STAGE: slot */
     uint64_t plan;   /**< PULL: plan of the active side; its first post has the runs */
     uint64_t digest; /**< PULL: digest of the selected pairs of regions */
     mkv_sel_t sel;   /**< PULL */
+
+    uint64_t address; /**< STAGED: of the staging */
 
     uint32_t mode;      /**< EXPOSE: mkv_mode_t, and MKV_EXPOSE_TOKENS; NOTE, REQUEST:
                               mkv_mode_t */
     uint32_t num_units; /**< EXPOSE, FIN, PULL: components */
     mkv_wire_units_t units[MKV_MAX_COMPONENTS]; /**< FIN: not ids */
-    uint64_t bytes;                             /**< FIN, PULL, PULLED, NOTE, CREDIT */
-    int32_t code;                               /**< TERM, PULLED, NOTE: mkv_status_t */
+    uint64_t bytes;                             /**< FIN to CREDIT, STAGE, STAGED */
+    int32_t code;                               /**< TERM, PULLED...: mkv_status_t */
     bool is_drained;                            /**< TERM */
     bool is_answer; /**< TERM: answers a TERM before the open; not kept for one */
     char text[200]; /**< TERM, BYE */
 
-    uint32_t value;        /**< USER: type; ARRIVED: the caller's number of the post */
+    uint32_t value;        /**< USER: type; ARRIVED: the caller's number of the post;
+                                STAGE: type of memory */
     const uint8_t *header; /**< USER */
     size_t header_length;
-    const uint8_t *data; /**< HELLO...: blob, EXPOSE: meta, FIN to NOTE: data */
+    const uint8_t *data; /**< HELLO...: blob, EXPOSE: meta, FIN to NOTE: data,
+                              STAGE: places, STAGED: key */
     size_t length;
 } mkv_msg_t;
+
+/** Places of pieces of one length at a constant step; their bytes follow each other in
+ * the staging. */
+typedef struct mkv_places {
+    uint64_t address; /**< Address of the first piece, in the receiver's memory */
+    uint64_t stride;  /**< Bytes from piece to piece; wraps around */
+    uint32_t length;  /**< Bytes of a piece */
+    uint32_t count;
+} mkv_places_t;
+
+#define MKV_PLACES_BYTES 24u
+
+/** STAGE with this slot: staging is wanted. */
+#define MKV_STAGE_WANTED UINT32_MAX
 
 /** Clear a message, except for its table of components, which the caller sets if it
  * counts any. */
@@ -175,6 +198,12 @@ uint32_t mkv_wire_word(const uint8_t *words, size_t index);
 
 /** Run @a index of a PULL, as the active side has it. */
 void mkv_wire_run(const uint8_t *runs, size_t index, mkv_run_t *run);
+
+/** Append an entry to the data of a STAGE. */
+void mkv_wire_put_places(mkv_wbuf_t *wbuf, const mkv_places_t *places);
+
+/** Entry @a index of a decoded STAGE. */
+void mkv_wire_places(const mkv_msg_t *msg, size_t index, mkv_places_t *places);
 
 /* ---- Blobs ----------------------------------------------------------------------- */
 

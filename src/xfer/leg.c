@@ -291,6 +291,7 @@ static void mkv_leg_send_fin(mkv_leg_t *leg)
 static bool mkv_leg_is_drained(const mkv_leg_t *leg)
 {
     return mkv_list_is_empty(&leg->posts) && mkv_list_is_empty(&leg->running) &&
+           (leg->num_scatters == 0) &&
            ((leg->puts == MKV_PUTS_ARRIVED) ||
             ((leg->puts == MKV_PUTS_GIVEN) && (leg->peer->state == MKV_CONN_GONE)));
 }

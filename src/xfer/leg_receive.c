@@ -167,6 +167,14 @@ static void mkv_leg_fin_received(mkv_leg_t *leg, const mkv_msg_t *fin)
         return;
     }
 
+    if (leg->num_scatters > 0) {
+        mkv_leg_fail(
+            leg, MKV_ERR_PROTOCOL,
+            "peer %s, leg %u: it sent FIN before STAGED confirmed its last slot",
+            leg->peer->name, leg->index);
+        return;
+    }
+
     if (!mkv_leg_verify(leg, fin)) {
         return;
     }

@@ -47,6 +47,7 @@ typedef struct mkv_leg {
     uint64_t *posted_sums; /**< Sums of their mkv_unit_mix() */
     uint64_t checked_plan; /**< Serial of a wholly exposed plan; 0: none */
     uint64_t posted_bytes; /**< Bit i: bytes were posted to components[i] of the map */
+    unsigned num_scatters; /**< WRITE, passive: copies from staging to our blocks */
     bool is_unchecked;     /**< A plan with MKV_PLAN_UNCHECKED was posted */
     uint64_t bytes;        /**< Completed bytes; by MKV_ADD() */
 

@@ -35,6 +35,7 @@ morikv_unit_programs = \
 	test/unit/morikv/test_mkv_ranks \
 	test/unit/morikv/test_mkv_shape \
 	test/unit/morikv/test_mkv_slab \
+	test/unit/morikv/test_mkv_stage \
 	test/unit/morikv/test_mkv_states \
 	test/unit/morikv/test_mkv_stress \
 	test/unit/morikv/test_mkv_table \
@@ -194,6 +195,10 @@ test_unit_morikv_test_mkv_quiet_LDADD = $(morikv_pair_ldadd)
 test_unit_morikv_test_mkv_fence_SOURCES = test/unit/morikv/test_mkv_fence.c
 test_unit_morikv_test_mkv_fence_CPPFLAGS = $(morikv_unit_cppflags)
 test_unit_morikv_test_mkv_fence_LDADD = $(morikv_pair_ldadd)
+
+test_unit_morikv_test_mkv_stage_SOURCES = test/unit/morikv/test_mkv_stage.c
+test_unit_morikv_test_mkv_stage_CPPFLAGS = $(morikv_unit_cppflags)
+test_unit_morikv_test_mkv_stage_LDADD = $(morikv_pair_ldadd)
 
 test_unit_morikv_test_mkv_overlap_SOURCES = test/unit/morikv/test_mkv_overlap.c
 test_unit_morikv_test_mkv_overlap_CPPFLAGS = $(morikv_unit_cppflags)

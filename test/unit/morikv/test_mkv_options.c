@@ -204,7 +204,7 @@ START_TEST(help_has_every_option_with_its_default)
     mkv_config_t *config = read_config(NULL);
 
     mkv_config_help(check_help_line, config);
-    ck_assert_uint_eq(num_options, 25);
+    ck_assert_uint_eq(num_options, 26);
     ck_assert_uint_ge(num_help_lines, num_options);
     mkv_config_release(config);
 }
