@@ -56,8 +56,8 @@ EXTRA_DIST += test/integration/kv/kv_device.sh
 TESTS += $(kv_scripts)
 
 if HAVE_VERBS
-dist_check_SCRIPTS += test/integration/kv/kv_pinned.sh test/integration/kv/kv_rdma.sh
-TESTS += test/integration/kv/kv_pinned.sh test/integration/kv/kv_rdma.sh
+dist_check_SCRIPTS += test/integration/kv/kv_pinned.sh test/integration/kv/kv_rdma.sh test/integration/kv/kv_stage.sh
+TESTS += test/integration/kv/kv_pinned.sh test/integration/kv/kv_rdma.sh test/integration/kv/kv_stage.sh
 
 # it counts objects of the fake's device, so the fake is in the same process
 check_PROGRAMS += test/integration/kv/kv_rejoin
