@@ -12,6 +12,9 @@
 
 static const uint32_t ids[] = {4, 5, 0xffffffff, 6};
 
+/* Two entries of a STAGE: address, stride, length, count */
+static const uint32_t places[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 0xffffffff};
+
 /* Nothing, and then byte after byte */
 static mkv_msg_t sample(mkv_msg_type_t type)
 {
@@ -41,7 +44,11 @@ static mkv_msg_t sample(mkv_msg_type_t type)
     msg.units[1] = (mkv_wire_units_t){63, 0, 0, NULL, false, 0};
     if (type == MKV_MSG_PULL) {
         msg.units[0].num = 1; /* the four words are a run */
+    } else if (type == MKV_MSG_STAGE) {
+        msg.data = (const uint8_t *)places;
+        msg.length = sizeof(places);
     }
+    msg.address = 0xffff000000001000ull;
     strcpy(msg.text, "why");
     return msg;
 }
@@ -61,6 +68,7 @@ START_TEST(messages_survive_the_way)
 {
     mkv_wbuf_t wbuf = encode((mkv_msg_type_t)_i);
     mkv_msg_t want = sample((mkv_msg_type_t)_i);
+    mkv_places_t place;
     mkv_run_t run = {0};
     mkv_msg_t got;
 
@@ -122,6 +130,25 @@ START_TEST(messages_survive_the_way)
         break;
     case MKV_MSG_ARRIVED:
         ck_assert_uint_eq(got.value, 5);
+        break;
+    case MKV_MSG_STAGE:
+        ck_assert_uint_eq(got.serial, 12);
+        ck_assert_uint_eq(got.value, 5);
+        ck_assert_uint_eq(got.bytes, 1ull << 40);
+        ck_assert_uint_eq(got.length, 2 * MKV_PLACES_BYTES);
+        mkv_wire_places(&got, 1, &place);
+        ck_assert_uint_eq(place.address, (8ull << 32) | 7);
+        ck_assert_uint_eq(place.stride, (10ull << 32) | 9);
+        ck_assert_uint_eq(place.length, 11);
+        ck_assert_uint_eq(place.count, 0xffffffff);
+        break;
+    case MKV_MSG_STAGED:
+        ck_assert_uint_eq(got.serial, 12);
+        ck_assert_int_eq(got.code, MKV_ERR_GATE);
+        ck_assert_uint_eq(got.address, 0xffff000000001000ull);
+        ck_assert_uint_eq(got.bytes, 1ull << 40);
+        ck_assert_uint_eq(got.length, 5);
+        ck_assert_mem_eq(got.data, "data!", 5);
         break;
     case MKV_MSG_REQUEST:
         ck_assert_uint_eq(got.mode, MKV_READ);
@@ -265,6 +292,8 @@ static const lie_t lies[] = {
     LIE_OF_CODE(MKV_MSG_TERM, MKV_ERR_LAST),
     LIE_OF_CODE(MKV_MSG_PULLED, 1),
     LIE_OF_CODE(MKV_MSG_PULLED, MKV_ERR_LAST),
+    LIE_OF_CODE(MKV_MSG_STAGED, 1),
+    LIE_OF_CODE(MKV_MSG_STAGED, MKV_ERR_LAST),
 };
 
 #define NUM_LIES (sizeof(lies) / sizeof(lies[0]))
