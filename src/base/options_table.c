@@ -44,7 +44,7 @@ const mkv_opt_t mkv_opts[] = {
      "where the owner makes progress too rarely.",
      MKV_OPT(read_by), MKV_OPT_ENUM, mkv_read_by_names, 0, 0},
     {"STAGE_BELOW", "0",
-     "WRITE from GPU memory over RDMA alone: lists whose pieces are shorter than this on\n"
+     "From GPU memory over RDMA alone: lists whose pieces are shorter than this on\n"
      "average, in bytes, are gathered into GPU memory of 4 MiB for each peer, put as a\n"
      "whole, and scattered by the peer's GPU, if it has the option as well; 0: no list.\n"
      "Set it where the rate of work requests is the bound of a NIC.",

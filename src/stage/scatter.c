@@ -122,6 +122,9 @@ static uint64_t mkv_pair_room(mkv_leg_t *leg, const mkv_pair_t *pair, uint64_t a
     const mkv_unit_set_t *set;
 
     room = (room < length) ? room : length;
+    if (leg->xfer->is_active) {
+        return room; /* the owner may put to all blocks of the pair by itself */
+    }
     set = (room > 0) ? mkv_leg_exposed_units(leg, pair) : NULL;
     if (set == NULL) {
         return 0;
@@ -294,14 +297,23 @@ static void mkv_scatter_start(mkv_scatter_t *scatter)
 
 /* ---- STAGE ----------------------------------------------------------------------- */
 
+/* The passive side of a WRITE, or a READ that waits for posts which its owner moves */
+static bool mkv_scatter_is_due(const mkv_leg_t *leg)
+{
+    if (leg->xfer->role != MKV_DST) {
+        return false;
+    }
+    return leg->xfer->is_active ? !mkv_list_is_empty(&leg->pulled)
+                                : (leg->state == MKV_LEG_BOUND);
+}
+
 /* @return MKV_OK: the copy runs; else the code of the answer. */
 static mkv_status_t mkv_scatter_begin(mkv_leg_t *leg, const mkv_msg_t *msg)
 {
     mkv_scatter_t *scatter;
     size_t num;
 
-    if (leg->xfer->is_active || (leg->xfer->mode != MKV_WRITE) ||
-        (leg->state != MKV_LEG_BOUND) || (leg->map->flags & MKV_MAP_TOKENS)) {
+    if (!mkv_scatter_is_due(leg) || (leg->map->flags & MKV_MAP_TOKENS)) {
         mkv_leg_fail(leg, MKV_ERR_PROTOCOL, "peer %s, leg %u: it sent STAGE while %s",
                      leg->peer->name, leg->index, mkv_leg_state_string(leg->state));
         return MKV_ERR_PROTOCOL;

@@ -525,8 +525,8 @@ bool mkv_stage_takes_list(const mkv_leg_t *leg, const mkv_pair_t *first,
     mkv_peer_t *peer = leg->peer;
     ucs_memory_type_t type = first->mem->type;
 
-    return (leg->xfer->mode == MKV_WRITE) && leg->xfer->is_active &&
-           !(leg->map->flags & MKV_MAP_TOKENS) && (peer->backend == MKV_BACKEND_RDMA) &&
+    return (leg->xfer->role == MKV_SRC) && !(leg->map->flags & MKV_MAP_TOKENS) &&
+           (peer->backend == MKV_BACKEND_RDMA) &&
            mkv_peer_has_feature(peer, MKV_FEATURE_STAGE) &&
            (type != UCS_MEMORY_TYPE_HOST) && (first->rmem->type == type) &&
            mkv_list_is_short(peer->ctx, put, bytes) && mkv_stage_open(peer, type);

@@ -78,7 +78,7 @@ typedef enum mkv_msg_type {
     MKV_MSG_CREDIT,  /**< Bytes of USER messages that were polled */
     MKV_MSG_OPEN,    /**< Active to passive: waits for block lists */
     MKV_MSG_ARRIVED, /**< WRITE, active to passive: a reported post has arrived */
-    MKV_MSG_STAGE,   /**< WRITE, active to passive: a slot of staging is filled, or
+    MKV_MSG_STAGE,   /**< Source to destination: a slot of staging is filled, or
                          staging is wanted */
     MKV_MSG_STAGED,  /**< The slot is empty again, or the address of the staging */
     MKV_MSG_LAST,

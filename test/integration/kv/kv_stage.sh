@@ -39,7 +39,7 @@ side() { # ROLE BELOW ARG...
         --initiator_seg_type VRAM --target_seg_type VRAM "$@" >"$dir/$role" 2>&1
 }
 
-# Both processes; work requests of the source's queue pairs, those of messages included.
+# Work requests of all queue pairs of both processes, those of messages included.
 requests() { # BELOW OF-DECODE ARG...
     local source=$1 sink=$2 pid status=0
     shift 2
@@ -50,8 +50,10 @@ requests() { # BELOW OF-DECODE ARG...
     wait $pid || status=$?
     [ $status = 0 ] || fail "$* with STAGE_BELOW=$source and $sink: exit status $status"
     grep -q 'every byte checked' "$dir/prefill" "$dir/decode" || fail "$*: the bytes were not checked"
-    grep -q '^path put rocm>rocm: .*mori_rdma/' "$dir/prefill" || fail "$*: the bytes did not go by mori_rdma"
-    count=$(sed -n 's/.*queue pair [0-9]* of .*: \([0-9]*\) work requests, .*/\1/p' "$dir/prefill" |
+    # of a READ its owner, decode, has the path
+    grep -qE '^path put rocm>rocm: .*mori_rdma/|rdma carries a put of rocm memory to rocm memory: .* mori_rdma/' \
+        "$dir/prefill" "$dir/decode" || fail "$*: the bytes did not go by mori_rdma"
+    count=$(cat "$dir/prefill" "$dir/decode" | sed -n 's/.*queue pair [0-9]* of .*: \([0-9]*\) work requests, .*/\1/p' |
         awk '{ sum += $1 } END { print sum + 0 }')
 }
 
@@ -82,6 +84,8 @@ if [ -n "${MKV_TEST_FEWER:-}" ]; then
 fi
 # shellcheck disable=SC2086
 compare 12288 256 $small
+# shellcheck disable=SC2086
+compare 12288 256 $small --op_type READ
 compare 8192 512 --model Llama-3-70B --requests 1 --input_length 32 --output_length 1 --total_buffer_size 48m \
     --tp 4 --decode_tp 4 --layout nhd --decode_layout hnd
 # shellcheck disable=SC2086

@@ -20,6 +20,7 @@
 #define FIRST 4 /* block of B */
 
 static mkv_xfer_t *source, *sink; /* of A and of B */
+static mkv_mode_t mode;           /* READ: A puts what B requests */
 static mkv_plan_t *plan;
 
 /* pair_teardown() undoes it */
@@ -31,6 +32,7 @@ static void set_tuning(void)
 
 static void set_options(void)
 {
+    mode = MKV_WRITE;
     pair_set("STAGE_BELOW", "65");
     set_tuning();
 }
@@ -41,21 +43,31 @@ static void set_up(void)
     pair_setup_over("mori_rdma");
 }
 
-/* A writes its blocks 0..15 in reverse to B's 4..19 */
-static void bind_write(void)
+static mkv_xfer_t *poster(void)
+{
+    return (mode == MKV_READ) ? sink : source;
+}
+
+/* A's blocks 0..15 move in reverse to B's 4..19 */
+static void bind_xfer(void)
 {
     A->num_events = B->num_events = 0;
-    source = pair_xfer(A, 1, 1, MKV_WRITE, MKV_SRC);
-    sink = pair_xfer(B, 0, 1, MKV_WRITE, MKV_DST);
-    pair_expose(sink, FIRST, NUM);
+    source = pair_xfer(A, 1, 1, mode, MKV_SRC);
+    sink = pair_xfer(B, 0, 1, mode, MKV_DST);
+    if (mode == MKV_READ) {
+        pair_expose(source, 0, NUM);
+    } else {
+        pair_expose(sink, FIRST, NUM);
+    }
     pair_run();
-    plan = pair_plan(A, 1, 0, FIRST, NUM, 0);
+    plan = (mode == MKV_READ) ? pair_plan(B, 0, FIRST, 0, NUM, 0)
+                              : pair_plan(A, 1, 0, FIRST, NUM, 0);
 }
 
 static void post_all(void)
 {
-    OK(mkv_xfer_post(source, 0, plan, NULL, NULL));
-    OK(mkv_xfer_seal(source, 0));
+    OK(mkv_xfer_post(poster(), 0, plan, NULL, NULL));
+    OK(mkv_xfer_seal(poster(), 0));
     pair_run();
 }
 
@@ -78,7 +90,7 @@ static void check_done(void)
     ck_assert_uint_eq(pair_count(A, MKV_EV_QUIET, source), 1);
     ck_assert_uint_eq(pair_count(B, MKV_EV_DONE, sink), 1);
     ck_assert_uint_eq(pair_count(B, MKV_EV_QUIET, sink), 1);
-    ck_assert_uint_eq(pair_query(source).completed, PIECES);
+    ck_assert_uint_eq(pair_query(poster()).completed, PIECES);
     ck_assert_uint_eq(pair_query(source).bytes, PIECES * PAIR_BYTES);
     ck_assert_uint_eq(pair_query(sink).bytes, PIECES * PAIR_BYTES);
     ck_assert_uint_eq(pair_stats(A).inflight_ops, 0);
@@ -97,7 +109,7 @@ static unsigned move_all(void)
 {
     unsigned before = fake_ucp_num_calls(FAKE_UCP_PUT);
 
-    bind_write();
+    bind_xfer();
     post_all();
     check_done();
     pair_close(source, sink, plan);
@@ -106,26 +118,32 @@ static unsigned move_all(void)
 
 /* ---- What moves ------------------------------------------------------------------ */
 
-/* Loop index: without the option, as a control */
+/* Loop index: bit 0 without the option, as a control; bit 1 a READ */
 START_TEST(short_pieces_are_gathered_put_as_one_and_scattered)
 {
+    bool is_control = _i & 1;
+
     set_options();
-    if (_i) {
+    mode = (_i & 2) ? MKV_READ : MKV_WRITE;
+    if (is_control) {
         pair_set("STAGE_BELOW", "0");
     }
     pair_setup_over("mori_rdma");
-    ck_assert_uint_eq(move_all(), _i ? 0 : CHUNKS);
-    ck_assert_uint_eq(fake_ucp_num_calls(FAKE_UCP_LIST), _i ? 1 : 2 * CHUNKS);
-    ck_assert_uint_eq(fake_ucp_num_pieces(), _i ? PIECES : 2 * PIECES);
+    ck_assert_uint_eq(move_all(), is_control ? 0 : CHUNKS);
+    ck_assert_uint_eq(fake_ucp_num_calls(FAKE_UCP_LIST), is_control ? 1 : 2 * CHUNKS);
+    ck_assert_uint_eq(fake_ucp_num_pieces(), is_control ? PIECES : 2 * PIECES);
+    ck_assert_uint_eq(fake_ucp_num_calls(FAKE_UCP_GET), 0);
     pair_teardown();
 }
 END_TEST
 
+/* Loop index: a READ */
 START_TEST(slots_come_through_in_every_order)
 {
     unsigned seed;
 
     set_options();
+    mode = _i ? MKV_READ : MKV_WRITE;
     for (seed = 1; seed < 20; ++seed) {
         set_tuning();
         pair_setup_over("mori_rdma");
@@ -144,7 +162,7 @@ START_TEST(a_plan_may_be_posted_in_parts)
     mkv_sel_t sel = {.size = sizeof(sel)};
 
     set_up();
-    bind_write();
+    bind_xfer();
     OK(mkv_plan_destroy(plan));
     plan = pair_plan(A, 1, 0, FIRST, NUM, MKV_PLAN_KEEP_ORDER);
     for (sel.pos_lo = 0; sel.pos_lo < NUM; sel.pos_lo = sel.pos_hi) {
@@ -319,7 +337,7 @@ START_TEST(slots_that_are_busy_hold_the_rest_back)
     unsigned before;
 
     set_up();
-    bind_write();
+    bind_xfer();
     before = fake_ucp_num_memh();
     fake_ucp_hold(FAKE_UCP_PUT);
     post_all();
@@ -339,7 +357,7 @@ START_TEST(nothing_is_scattered_before_a_flush)
     unsigned before;
 
     set_up();
-    bind_write();
+    bind_xfer();
     before = fake_ucp_num_calls(FAKE_UCP_LIST);
     fake_ucp_hold(FAKE_UCP_FLUSH);
     post_all();
@@ -358,7 +376,7 @@ START_TEST(fence_reads_back_before_the_scatter)
 {
     pair_set("FENCE", "flush");
     set_up();
-    bind_write();
+    bind_xfer();
     fake_ucp_hold(FAKE_UCP_GET);
     post_all();
     ck_assert_uint_gt(fake_ucp_num_waiting(FAKE_UCP_GET), 0);
@@ -376,14 +394,15 @@ END_TEST
 enum { GATHER, MOVE, FLUSH, SCATTER, NUM_STAGES };
 
 /* Stop all slots at this stage */
-static void reach(int stage)
+static void reach(int stage, mkv_mode_t of)
 {
     static const unsigned kinds[] = {FAKE_UCP_LIST, FAKE_UCP_PUT, FAKE_UCP_FLUSH};
 
     set_up();
-    bind_write();
+    mode = of;
+    bind_xfer();
     fake_ucp_hold((stage == SCATTER) ? FAKE_UCP_PUT : kinds[stage]);
-    OK(mkv_xfer_post(source, 0, plan, NULL, NULL));
+    OK(mkv_xfer_post(poster(), 0, plan, NULL, NULL));
     pair_run();
     if (stage == SCATTER) {
         fake_ucp_hold(FAKE_UCP_LIST);
@@ -396,14 +415,15 @@ static void reach(int stage)
                       (stage == SCATTER) ? MKV_STAGE_SLOTS : 0);
 }
 
-/* Loop index: the stage, and the end: by the source, the sink, or the clock. A is
- * quiet when UCX reads none of its blocks, B when its own copies are over as well. Then
- * the slots serve another transfer. */
+/* Loop index: the stage, the end (by the source, the sink, or the clock), and the mode.
+ * A is quiet when UCX reads none of its blocks, in a READ when B is quiet as well. B is
+ * quiet when its own copies are over as well. Then the slots serve another transfer. */
 START_TEST(quiet_waits_for_what_is_copied)
 {
-    int stage = _i % NUM_STAGES, end = _i / NUM_STAGES;
+    int stage = _i % NUM_STAGES, end = _i / NUM_STAGES % 3;
+    mkv_mode_t of = (_i / NUM_STAGES / 3) ? MKV_READ : MKV_WRITE;
 
-    reach(stage);
+    reach(stage, of);
     if (end == 2) {
         pair_now += 301000000000ull; /* XFER_TIMEOUT of both */
     } else {
@@ -412,7 +432,8 @@ START_TEST(quiet_waits_for_what_is_copied)
     pair_run();
     ck_assert_int_ge(pair_query(source).state, MKV_XFER_FAILED);
     ck_assert_int_ge(pair_query(sink).state, MKV_XFER_FAILED);
-    ck_assert_int_eq(pair_query(source).is_quiet, stage == SCATTER);
+    ck_assert_int_eq(pair_query(source).is_quiet,
+                     (stage == SCATTER) && (of == MKV_WRITE));
     ck_assert(!pair_query(sink).is_quiet);
     fake_ucp_hold(0);
     pair_run();
@@ -426,15 +447,15 @@ START_TEST(quiet_waits_for_what_is_copied)
 }
 END_TEST
 
-/* Loop index: the stage in which the connection breaks */
+/* Loop index: the stage in which the connection breaks, and the mode */
 START_TEST(a_lost_peer_leaves_nothing_behind)
 {
-    reach(_i);
+    reach(_i % NUM_STAGES, (_i < NUM_STAGES) ? MKV_WRITE : MKV_READ);
     fake_ucp_break(UCS_ERR_CONNECTION_RESET);
     pair_run();
     ck_assert_int_eq(pair_query(source).status, MKV_ERR_PEER);
     ck_assert_int_eq(pair_query(sink).status, MKV_ERR_PEER);
-    ck_assert(!pair_query(sink).is_quiet || (_i != SCATTER));
+    ck_assert(!pair_query(sink).is_quiet || (_i % NUM_STAGES != SCATTER));
     fake_ucp_hold(0);
     pair_run();
     OK(mkv_peer_declare_dead(A->peers[1]));
@@ -451,7 +472,7 @@ END_TEST
  * UCX ends its calls when connections are cut. */
 START_TEST(a_context_may_be_closed_meanwhile)
 {
-    reach(_i);
+    reach(_i, MKV_WRITE);
     B->is_stopped = 1;
     if (_i != SCATTER) {
         fake_ucp_hold(0);
@@ -477,7 +498,7 @@ END_TEST
 START_TEST(a_slot_of_a_failed_put_is_not_used_again)
 {
     set_up();
-    bind_write();
+    bind_xfer();
     fake_ucp_fail(_i ? FAKE_UCP_FLUSH : FAKE_UCP_PUT, 0, UCS_ERR_IO_ERROR);
     fake_ucp_hold(FAKE_UCP_PUT);
     OK(mkv_xfer_post(source, 0, plan, NULL, NULL));
@@ -489,7 +510,7 @@ START_TEST(a_slot_of_a_failed_put_is_not_used_again)
     ck_assert(pair_query(source).is_quiet);
     ck_assert(pair_query(sink).is_quiet);
     pair_close(source, sink, plan);
-    bind_write();
+    bind_xfer();
     fake_ucp_hold(FAKE_UCP_PUT);
     post_all();
     ck_assert_uint_eq(fake_ucp_num_waiting(FAKE_UCP_PUT), MKV_STAGE_SLOTS - 1);
@@ -504,7 +525,7 @@ END_TEST
 START_TEST(what_comes_too_late_is_dropped)
 {
     set_up();
-    bind_write();
+    bind_xfer();
     fake_ucp_hold(FAKE_UCP_FLUSH);
     OK(mkv_xfer_post(source, 0, plan, NULL, NULL));
     pair_run();
@@ -531,7 +552,7 @@ static void set_up_forged(void)
 {
     set_up();
     ck_assert_uint_eq(move_all(), CHUNKS);
-    bind_write();
+    bind_xfer();
     fake_ucp_set_inline(FAKE_UCP_AM); /* messages of A reach B before an answer */
 }
 
@@ -653,6 +674,39 @@ START_TEST(a_source_that_breaks_the_order_fails)
 }
 END_TEST
 
+/* Loop index: a reader that requested nothing, and bytes outside of its region */
+START_TEST(a_read_is_scattered_to_its_region_while_it_waits)
+{
+    mkv_places_t places = {.length = PAIR_BYTES, .count = 1};
+    mkv_msg_t msg = {.type = MKV_MSG_STAGE, .bytes = PAIR_BYTES};
+    mkv_wbuf_t wire;
+    unsigned lists;
+
+    set_up();
+    mode = MKV_READ;
+    ck_assert_uint_eq(move_all(), CHUNKS);
+    bind_xfer();
+    fake_ucp_hold(FAKE_UCP_LIST);
+    if (_i) {
+        OK(mkv_xfer_post(sink, 0, plan, NULL, NULL));
+        pair_run();
+    }
+    fake_ucp_set_inline(FAKE_UCP_AM);
+    places.address = (uintptr_t)B->mem + FIRST * PAIR_BYTES;
+    places.address -= _i ? (FIRST + 1) * PAIR_BYTES : 0;
+    mkv_wbuf_init(&wire);
+    mkv_wire_put_places(&wire, &places);
+    msg.data = wire.data;
+    msg.length = wire.length;
+    lists = fake_ucp_num_calls(FAKE_UCP_LIST);
+    forge(&msg);
+    mkv_wbuf_cleanup(&wire);
+    ck_assert_int_eq(pair_query(sink).status, _i ? MKV_ERR_BOUNDS : MKV_ERR_PROTOCOL);
+    ck_assert_uint_eq(fake_ucp_num_calls(FAKE_UCP_LIST), lists);
+    finish_forged();
+}
+END_TEST
+
 /* The slot is the source's again, and no other transfer sees it */
 START_TEST(a_slot_for_no_such_transfer_is_given_back)
 {
@@ -695,7 +749,7 @@ START_TEST(staging_is_of_memory_that_regions_have)
     unsigned before;
 
     set_up();
-    bind_write();
+    bind_xfer();
     before = fake_ucp_num_memh();
     fake_ucp_set_inline(FAKE_UCP_AM);
     forge(&msg);
@@ -710,8 +764,8 @@ static TCase *stage_tcase(void)
     TCase *tcase = pair_tcase("stage");
 
     tcase_add_loop_test(tcase, short_pieces_are_gathered_put_as_one_and_scattered, 0,
-                        2);
-    tcase_add_test(tcase, slots_come_through_in_every_order);
+                        4);
+    tcase_add_loop_test(tcase, slots_come_through_in_every_order, 0, 2);
     tcase_add_test(tcase, a_plan_may_be_posted_in_parts);
     tcase_add_loop_test(tcase, pieces_of_bytes_go_through_staging, 0, 2);
     tcase_add_loop_test(tcase, transfers_share_the_slots, 0, 8);
@@ -722,13 +776,14 @@ static TCase *stage_tcase(void)
     tcase_add_test(tcase, slots_that_are_busy_hold_the_rest_back);
     tcase_add_test(tcase, nothing_is_scattered_before_a_flush);
     tcase_add_test(tcase, fence_reads_back_before_the_scatter);
-    tcase_add_loop_test(tcase, quiet_waits_for_what_is_copied, 0, 3 * NUM_STAGES);
-    tcase_add_loop_test(tcase, a_lost_peer_leaves_nothing_behind, 0, NUM_STAGES);
+    tcase_add_loop_test(tcase, quiet_waits_for_what_is_copied, 0, 6 * NUM_STAGES);
+    tcase_add_loop_test(tcase, a_lost_peer_leaves_nothing_behind, 0, 2 * NUM_STAGES);
     tcase_add_loop_test(tcase, a_context_may_be_closed_meanwhile, 0, NUM_STAGES);
     tcase_add_loop_test(tcase, a_slot_of_a_failed_put_is_not_used_again, 0, 2);
     tcase_add_test(tcase, what_comes_too_late_is_dropped);
     tcase_add_loop_test(tcase, places_are_checked_before_a_byte_is_copied, 0, 15);
     tcase_add_loop_test(tcase, a_source_that_breaks_the_order_fails, 0, 7);
+    tcase_add_loop_test(tcase, a_read_is_scattered_to_its_region_while_it_waits, 0, 2);
     tcase_add_test(tcase, a_slot_for_no_such_transfer_is_given_back);
     tcase_add_loop_test(tcase, an_answer_that_nothing_waits_for_fails_the_peer, 0, 2);
     tcase_add_loop_test(tcase, staging_is_of_memory_that_regions_have, 0, 3);
