@@ -47,6 +47,8 @@ const mkv_opt_t mkv_opts[] = {
      "From GPU memory over RDMA alone: lists whose pieces are shorter than this on\n"
      "average, in bytes, are gathered into GPU memory of 4 MiB for each peer, put as a\n"
      "whole, and scattered by the peer's GPU, if it has the option as well; 0: no list.\n"
+     "The memory is on the device which is current in the thread that posts or makes\n"
+     "progress first, so that has to be the device of the regions.\n"
      "Set it where the rate of work requests is the bound of a NIC.",
      MKV_OPT(stage_below), MKV_OPT_SIZE, NULL, 0, MKV_NO_LIMIT},
     {"FENCE", "none",

@@ -325,7 +325,8 @@ static mkv_status_t mkv_scatter_begin(mkv_leg_t *leg, const mkv_msg_t *msg)
                      leg->peer->name, leg->index, (unsigned long long)msg->bytes);
         return MKV_ERR_LENGTH;
     }
-    scatter = mkv_scatter_create(leg, msg, num);
+    scatter =
+        mkv_loop_takes_lists(leg->peer->ctx) ? mkv_scatter_create(leg, msg, num) : NULL;
     if (scatter == NULL) {
         return MKV_ERR_UNSUPPORTED;
     }

@@ -72,7 +72,7 @@ typedef struct mkv_stage {
     mkv_peer_t *peer;
     mkv_stage_state_t state;
     mkv_stage_buf_t *buf;
-    uint64_t remote; /* address of the peer's staging */
+    uint64_t remote, remote_slot; /* address of the peer's staging, bytes of a slot */
     ucp_rkey_h rkey;
     mkv_list_t jobs;
     mkv_slot_t slots[MKV_STAGE_SLOTS];
@@ -95,16 +95,35 @@ static bool mkv_job_check(mkv_stage_job_t *job)
     return true;
 }
 
+/* End jobs of the leg, or of all legs, that wait for no slot. The end of a job may end
+ * others, so the list is read from its start again. */
+static void mkv_stage_check_jobs(mkv_stage_t *stage, const mkv_leg_t *leg)
+{
+    mkv_stage_job_t *job;
+    bool is_done;
+
+    do {
+        is_done = false;
+        mkv_list_for_each(job, &stage->jobs, list)
+        {
+            if (((leg == NULL) || (job->leg == leg)) && mkv_job_check(job)) {
+                is_done = true;
+                break;
+            }
+        }
+    } while (is_done);
+}
+
 static void mkv_stage_turn_off(mkv_stage_t *stage)
 {
-    mkv_stage_job_t *job, *next;
+    mkv_stage_job_t *job;
 
     stage->state = MKV_STAGE_OFF;
-    mkv_list_for_each_safe(job, next, &stage->jobs, list)
+    mkv_list_for_each(job, &stage->jobs, list)
     {
         job->is_refused = true;
-        (void)mkv_job_check(job);
     }
+    mkv_stage_check_jobs(stage, NULL);
 }
 
 /* Take the slot from its job, which may be done with it */
@@ -136,6 +155,18 @@ static bool mkv_slot_is_void(const mkv_slot_t *slot)
            mkv_leg_is_over(slot->job->leg);
 }
 
+static bool mkv_stage_has_slots(const mkv_stage_t *stage)
+{
+    unsigned i;
+
+    for (i = 0; i < MKV_STAGE_SLOTS; ++i) {
+        if (stage->slots[i].state != MKV_SLOT_LOST) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* The put may still arrive */
 static void mkv_slot_failed(mkv_slot_t *slot, const char *what, ucs_status_t status)
 {
@@ -145,12 +176,14 @@ static void mkv_slot_failed(mkv_slot_t *slot, const char *what, ucs_status_t sta
                  "peer %s, leg %u: %s of %zu staged pieces failed: %s", leg->peer->name,
                  leg->index, what, slot->num, ucs_status_string(status));
     mkv_slot_end(slot, MKV_SLOT_LOST);
+    if (!mkv_stage_has_slots(slot->stage)) {
+        mkv_stage_turn_off(slot->stage);
+    }
 }
 
 void mkv_stage_leg_ended(mkv_leg_t *leg)
 {
     mkv_stage_t *stage = leg->peer->stage;
-    mkv_stage_job_t *job, *next;
     unsigned i;
 
     if (stage == NULL) {
@@ -162,12 +195,7 @@ void mkv_stage_leg_ended(mkv_leg_t *leg)
             mkv_slot_leave(&stage->slots[i], MKV_SLOT_SCATTERING);
         }
     }
-    mkv_list_for_each_safe(job, next, &stage->jobs, list)
-    {
-        if (job->leg == leg) {
-            (void)mkv_job_check(job);
-        }
-    }
+    mkv_stage_check_jobs(stage, leg);
 }
 
 /* ---- From slot to slot ----------------------------------------------------------- */
@@ -209,6 +237,11 @@ static void mkv_slot_read_back_cb(void *request, ucs_status_t status, void *user
     }
 }
 
+static uint64_t mkv_slot_remote(const mkv_slot_t *slot)
+{
+    return slot->stage->remote + slot->index * slot->stage->remote_slot;
+}
+
 /* FENCE=flush: the byte that is read is the byte that it replaces */
 static void mkv_slot_read_back(mkv_slot_t *slot)
 {
@@ -219,13 +252,12 @@ static void mkv_slot_read_back(mkv_slot_t *slot)
                                  .cb.send = mkv_slot_read_back_cb,
                                  .user_data = slot,
                                  .memh = stage->buf->memh};
-    uint64_t offset = slot->index * stage->buf->slot;
     ucs_status_ptr_t request;
 
     mkv_peer_get(stage->peer);
-    request =
-        ucp_get_nbx(stage->peer->ep, (void *)(uintptr_t)(stage->buf->base + offset), 1,
-                    stage->remote + offset, stage->rkey, &param);
+    request = ucp_get_nbx(
+        stage->peer->ep, (void *)(uintptr_t)mkv_stage_buf_slot(stage->buf, slot->index),
+        1, mkv_slot_remote(slot), stage->rkey, &param);
     if (!UCS_PTR_IS_PTR(request)) {
         mkv_slot_read_back_cb(NULL, UCS_PTR_RAW_STATUS(request), slot);
     }
@@ -294,16 +326,15 @@ static void mkv_slot_put(mkv_slot_t *slot)
                                  .cb.send = mkv_slot_put_cb,
                                  .user_data = slot,
                                  .memh = stage->buf->memh};
-    uint64_t offset = slot->index * stage->buf->slot;
     ucs_status_ptr_t request;
 
     slot->state = MKV_SLOT_PUTTING;
     mkv_peer_get(stage->peer);
     MKV_ADD(slot->job->leg->xfer->num_ucp_calls, 1);
     MKV_COUNT(stage->peer, ucp_calls, 1);
-    request =
-        ucp_put_nbx(stage->peer->ep, (void *)(uintptr_t)(stage->buf->base + offset),
-                    slot->bytes, stage->remote + offset, stage->rkey, &param);
+    request = ucp_put_nbx(
+        stage->peer->ep, (void *)(uintptr_t)mkv_stage_buf_slot(stage->buf, slot->index),
+        slot->bytes, mkv_slot_remote(slot), stage->rkey, &param);
     if (!UCS_PTR_IS_PTR(request)) {
         mkv_slot_put_cb(NULL, UCS_PTR_RAW_STATUS(request), slot);
     }
@@ -446,7 +477,8 @@ static mkv_stage_job_t *mkv_stage_next_job(mkv_stage_t *stage)
 
     mkv_list_for_each(job, &stage->jobs, list)
     {
-        if (job->next < job->put.num) {
+        if ((job->next < job->put.num) && !job->is_refused &&
+            !mkv_leg_is_over(job->leg)) {
             return job;
         }
     }
@@ -574,6 +606,7 @@ static void mkv_stage_given(mkv_stage_t *stage, const mkv_msg_t *msg)
         (msg->length > 0) &&
         (ucp_ep_rkey_unpack(peer->ep, msg->data, &stage->rkey) == UCS_OK)) {
         stage->remote = msg->address;
+        stage->remote_slot = msg->bytes;
         stage->state = MKV_STAGE_READY;
         mkv_stage_pump(peer);
         return;
