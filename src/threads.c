@@ -105,7 +105,7 @@ static bool mkv_ctx_has_calls(const mkv_ctx_t *ctx)
             return true;
         }
     }
-    return false;
+    return ctx->num_scatters > 0;
 }
 
 static bool mkv_thread_cool(mkv_thread_t *thread)

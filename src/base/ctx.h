@@ -182,6 +182,7 @@ struct mkv_ctx {
     ucp_mem_h read_back_memh;
     mkv_loop_t *loop; /* endpoint to this worker itself: stage/loop.h */
     bool has_warned_of_staging;
+    unsigned num_scatters; /* copies from staging in flight */
     mkv_list_t free_posts;
     struct mkv_calls *free_calls;
     mkv_list_t list_cache;                     /* the oldest first */

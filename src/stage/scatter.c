@@ -32,8 +32,14 @@ typedef struct mkv_scatter {
 
 static void mkv_scatter_send(mkv_peer_t *peer, mkv_msg_t *msg)
 {
-    if (!mkv_conn_is_cut_off(peer->state) && (mkv_message_send(peer, msg) != MKV_OK)) {
-        mkv_peer_fail(peer, MKV_ERR_NOMEM, "%s", mkv_last_error());
+    mkv_status_t status;
+
+    if (mkv_conn_is_cut_off(peer->state)) {
+        return;
+    }
+    status = mkv_message_send(peer, msg);
+    if (status != MKV_OK) {
+        mkv_peer_fail(peer, status, "%s", mkv_last_error());
     }
 }
 
@@ -154,6 +160,9 @@ static mkv_mem_t *mkv_scatter_mem(mkv_leg_t *leg, uint64_t address, uint64_t len
     const mkv_pair_t *pair;
     uint64_t room;
 
+    if (map->num_pairs == 0) { /* all of it comes from other ranks */
+        return NULL;
+    }
     for (; length > 0; address += room, length -= room) {
         pair = *pair_p;
         room = mkv_pair_room(leg, pair, address, length);
@@ -270,6 +279,7 @@ static void mkv_scatter_cb(void *request, ucs_status_t status, void *user_data)
 
     mkv_loop_ended(peer->ctx, request, status);
     --leg->num_scatters;
+    --peer->ctx->num_scatters;
     mkv_xfer_dirty(leg->xfer);
     peer->staging->busy &= ~(1u << scatter->slot);
     mkv_scatter_answer(peer, scatter->slot,
@@ -287,6 +297,7 @@ static void mkv_scatter_start(mkv_scatter_t *scatter)
     ucs_status_ptr_t request;
 
     ++scatter->leg->num_scatters;
+    ++peer->ctx->num_scatters;
     peer->staging->busy |= 1u << scatter->slot;
     mkv_peer_get(peer);
     request = mkv_loop_put(peer->ctx, &scatter->put, mkv_scatter_cb, scatter);
@@ -325,8 +336,11 @@ static mkv_status_t mkv_scatter_begin(mkv_leg_t *leg, const mkv_msg_t *msg)
                      leg->peer->name, leg->index, (unsigned long long)msg->bytes);
         return MKV_ERR_LENGTH;
     }
-    scatter =
-        mkv_loop_takes_lists(leg->peer->ctx) ? mkv_scatter_create(leg, msg, num) : NULL;
+    if (!mkv_loop_takes_lists(leg->peer->ctx) ||
+        (!leg->xfer->is_active && (mkv_leg_index_exposed(leg) != MKV_OK))) {
+        return MKV_ERR_UNSUPPORTED;
+    }
+    scatter = mkv_scatter_create(leg, msg, num);
     if (scatter == NULL) {
         return MKV_ERR_UNSUPPORTED;
     }

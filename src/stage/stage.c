@@ -397,12 +397,23 @@ static void mkv_slot_add(mkv_slot_t *slot, uint64_t address, size_t length,
         (mkv_places_t){.address = address, .length = (uint32_t)length, .count = 1};
 }
 
+/* Bytes of the places of a slot, besides one entry. The messages of all slots fit into
+ * MAX_QUEUED. */
+static uint64_t mkv_stage_max_places(mkv_peer_t *peer)
+{
+    uint64_t queued = peer->ctx->opts->max_queued / MKV_STAGE_SLOTS;
+    uint64_t max = mkv_message_max(peer);
+
+    max = (queued < max) ? queued : max;
+    return (max > MKV_STAGE_OVERHEAD) ? max - MKV_STAGE_OVERHEAD : 0;
+}
+
 /* Take pieces as long as they fit into the slot and into the message */
 static void mkv_slot_fill(mkv_slot_t *slot)
 {
     const mkv_stage_t *stage = slot->stage;
     mkv_stage_job_t *job = slot->job;
-    uint64_t max_places = mkv_message_max(stage->peer) - MKV_STAGE_OVERHEAD;
+    uint64_t max_places = mkv_stage_max_places(stage->peer);
     mkv_places_t places = {.count = 0};
 
     while ((job->next < job->put.num) && (slot->num < MKV_STAGE_PIECES) &&

@@ -14,8 +14,8 @@
 
 #define MKV_STAGE_SLOTS 4u
 
-/** Pieces of one slot at most. */
-#define MKV_STAGE_PIECES 65536u
+/** Pieces of one slot at most; also bounds what a message makes a receiver check. */
+#define MKV_STAGE_PIECES 8192u
 
 typedef struct mkv_stage_buf {
     ucs_memory_type_t type;

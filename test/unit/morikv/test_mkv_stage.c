@@ -728,6 +728,35 @@ START_TEST(a_source_that_breaks_the_order_fails)
 }
 END_TEST
 
+/* As an election of ranks leaves it */
+START_TEST(a_map_without_pairs_takes_no_bytes)
+{
+    mkv_places_t places = {.length = PAIR_BYTES, .count = 1};
+    mkv_msg_t msg = {.type = MKV_MSG_STAGE, .bytes = PAIR_BYTES};
+    mkv_pair_t *pairs;
+    mkv_wbuf_t wire;
+    mkv_map_t *map;
+    uint32_t num;
+
+    set_up_forged();
+    mkv_wbuf_init(&wire);
+    mkv_wire_put_places(&wire, &places);
+    msg.data = wire.data;
+    msg.length = wire.length;
+    map = sink->legs[0].map;
+    pairs = map->pairs;
+    num = map->num_pairs;
+    map->pairs = NULL;
+    map->num_pairs = 0;
+    forge(&msg);
+    map->pairs = pairs;
+    map->num_pairs = num;
+    mkv_wbuf_cleanup(&wire);
+    ck_assert_int_eq(pair_query(sink).status, MKV_ERR_BOUNDS);
+    finish_forged();
+}
+END_TEST
+
 /* Loop index: a reader that requested nothing, and bytes outside of its region */
 START_TEST(a_read_is_scattered_to_its_region_while_it_waits)
 {
@@ -840,6 +869,7 @@ static TCase *stage_tcase(void)
     tcase_add_test(tcase, what_comes_too_late_is_dropped);
     tcase_add_loop_test(tcase, places_are_checked_before_a_byte_is_copied, 0, 15);
     tcase_add_loop_test(tcase, a_source_that_breaks_the_order_fails, 0, 7);
+    tcase_add_test(tcase, a_map_without_pairs_takes_no_bytes);
     tcase_add_loop_test(tcase, a_read_is_scattered_to_its_region_while_it_waits, 0, 2);
     tcase_add_test(tcase, a_slot_for_no_such_transfer_is_given_back);
     tcase_add_loop_test(tcase, an_answer_that_nothing_waits_for_fails_the_peer, 0, 2);
