@@ -225,16 +225,22 @@ static void mkv_slot_arrived(mkv_slot_t *slot, ucs_status_t status)
     }
 }
 
+/* The end of each callback: the slot's peer may be gone behind it */
+static void mkv_slot_call_ended(mkv_peer_t *peer, void *request)
+{
+    mkv_peer_put(peer);
+    if (request != NULL) {
+        ucp_request_free(request);
+    }
+}
+
 static void mkv_slot_read_back_cb(void *request, ucs_status_t status, void *user_data)
 {
     mkv_slot_t *slot = user_data;
     mkv_peer_t *peer = slot->stage->peer;
 
     mkv_slot_arrived(slot, status);
-    mkv_peer_put(peer);
-    if (request != NULL) {
-        ucp_request_free(request);
-    }
+    mkv_slot_call_ended(peer, request);
 }
 
 static uint64_t mkv_slot_remote(const mkv_slot_t *slot)
@@ -242,16 +248,22 @@ static uint64_t mkv_slot_remote(const mkv_slot_t *slot)
     return slot->stage->remote + slot->index * slot->stage->remote_slot;
 }
 
+/* Of a call between our slot and the peer's */
+static ucp_request_param_t mkv_slot_param(mkv_slot_t *slot, ucp_send_nbx_callback_t cb)
+{
+    return (ucp_request_param_t){.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
+                                                 UCP_OP_ATTR_FIELD_USER_DATA |
+                                                 UCP_OP_ATTR_FIELD_MEMH,
+                                 .cb.send = cb,
+                                 .user_data = slot,
+                                 .memh = slot->stage->buf->memh};
+}
+
 /* FENCE=flush: the byte that is read is the byte that it replaces */
 static void mkv_slot_read_back(mkv_slot_t *slot)
 {
     const mkv_stage_t *stage = slot->stage;
-    ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
-                                                 UCP_OP_ATTR_FIELD_USER_DATA |
-                                                 UCP_OP_ATTR_FIELD_MEMH,
-                                 .cb.send = mkv_slot_read_back_cb,
-                                 .user_data = slot,
-                                 .memh = stage->buf->memh};
+    ucp_request_param_t param = mkv_slot_param(slot, mkv_slot_read_back_cb);
     ucs_status_ptr_t request;
 
     mkv_peer_get(stage->peer);
@@ -274,10 +286,7 @@ static void mkv_slot_flushed_cb(void *request, ucs_status_t status, void *user_d
     } else {
         mkv_slot_arrived(slot, status);
     }
-    mkv_peer_put(peer);
-    if (request != NULL) {
-        ucp_request_free(request);
-    }
+    mkv_slot_call_ended(peer, request);
 }
 
 static void mkv_slot_flush(mkv_slot_t *slot)
@@ -311,21 +320,13 @@ static void mkv_slot_put_cb(void *request, ucs_status_t status, void *user_data)
     } else {
         mkv_slot_failed(slot, "put", status);
     }
-    mkv_peer_put(peer);
-    if (request != NULL) {
-        ucp_request_free(request);
-    }
+    mkv_slot_call_ended(peer, request);
 }
 
 static void mkv_slot_put(mkv_slot_t *slot)
 {
     const mkv_stage_t *stage = slot->stage;
-    ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
-                                                 UCP_OP_ATTR_FIELD_USER_DATA |
-                                                 UCP_OP_ATTR_FIELD_MEMH,
-                                 .cb.send = mkv_slot_put_cb,
-                                 .user_data = slot,
-                                 .memh = stage->buf->memh};
+    ucp_request_param_t param = mkv_slot_param(slot, mkv_slot_put_cb);
     ucs_status_ptr_t request;
 
     slot->state = MKV_SLOT_PUTTING;
@@ -357,10 +358,7 @@ static void mkv_slot_gathered_cb(void *request, ucs_status_t status, void *user_
     } else {
         mkv_slot_put(slot);
     }
-    mkv_peer_put(peer);
-    if (request != NULL) {
-        ucp_request_free(request);
-    }
+    mkv_slot_call_ended(peer, request);
 }
 
 /* ---- Gathering ------------------------------------------------------------------- */

@@ -363,7 +363,7 @@ END_TEST
 
 /* ---- Bounds and order ------------------------------------------------------------ */
 
-/* The rest waits for slots, and nobody spins meanwhile */
+/* The rest waits for slots, and progress is idle meanwhile */
 START_TEST(slots_that_are_busy_hold_the_rest_back)
 {
     unsigned before;
@@ -617,6 +617,15 @@ static void forge(mkv_msg_t *msg)
     (void)mkv_progress(B->ctx);
 }
 
+/* The caller cleans @a wire up */
+static void set_places(mkv_msg_t *msg, mkv_wbuf_t *wire, const mkv_places_t *places)
+{
+    mkv_wbuf_init(wire);
+    mkv_wire_put_places(wire, places);
+    msg->data = wire->data;
+    msg->length = wire->length;
+}
+
 static void finish_forged(void)
 {
     fake_ucp_hold(0);
@@ -663,10 +672,7 @@ START_TEST(places_are_checked_before_a_byte_is_copied)
     memcpy(before, B->mem, sizeof(before));
     memset(B->mem + FIRST * PAIR_BYTES, 0, 2 * PAIR_BYTES);
     places.address += (uintptr_t)B->mem;
-    mkv_wbuf_init(&wire);
-    mkv_wire_put_places(&wire, &places);
-    msg.data = wire.data;
-    msg.length = wire.length;
+    set_places(&msg, &wire, &places);
     lists = fake_ucp_num_calls(FAKE_UCP_LIST);
     forge(&msg);
     (void)mkv_progress(B->ctx);
@@ -691,10 +697,7 @@ START_TEST(a_source_that_breaks_the_order_fails)
 
     set_up_forged();
     places.address = (uintptr_t)B->mem + FIRST * PAIR_BYTES;
-    mkv_wbuf_init(&wire);
-    mkv_wire_put_places(&wire, &places);
-    msg.data = wire.data;
-    msg.length = wire.length;
+    set_places(&msg, &wire, &places);
     switch (_i) {
     case 0: /* a slot that there is not */
         msg.serial = MKV_STAGE_SLOTS;
@@ -739,10 +742,7 @@ START_TEST(a_map_without_pairs_takes_no_bytes)
     uint32_t num;
 
     set_up_forged();
-    mkv_wbuf_init(&wire);
-    mkv_wire_put_places(&wire, &places);
-    msg.data = wire.data;
-    msg.length = wire.length;
+    set_places(&msg, &wire, &places);
     map = sink->legs[0].map;
     pairs = map->pairs;
     num = map->num_pairs;
@@ -777,10 +777,7 @@ START_TEST(a_read_is_scattered_to_its_region_while_it_waits)
     fake_ucp_set_inline(FAKE_UCP_AM);
     places.address = (uintptr_t)B->mem + FIRST * PAIR_BYTES;
     places.address -= _i ? (FIRST + 1) * PAIR_BYTES : 0;
-    mkv_wbuf_init(&wire);
-    mkv_wire_put_places(&wire, &places);
-    msg.data = wire.data;
-    msg.length = wire.length;
+    set_places(&msg, &wire, &places);
     lists = fake_ucp_num_calls(FAKE_UCP_LIST);
     forge(&msg);
     mkv_wbuf_cleanup(&wire);
