@@ -305,10 +305,10 @@ bool muct_rdma_move_wr(muct_rdma_sq_t *sq, struct ibv_send_wr *wr)
         return muct_rdma_move_user_rkey(ep, wr, length, &wr->wr.atomic.remote_addr,
                                         &wr->wr.atomic.rkey);
     default:
-        if (muct_rdma_sq_has_final_key(wr) &&
-            !muct_rdma_move_rkey(ep, wr, length, &wr->wr.rdma.remote_addr,
-                                 &wr->wr.rdma.rkey)) {
-            return muct_rdma_pull_give_up(sq, wr);
+        if (muct_rdma_sq_has_final_key(wr)) {
+            return muct_rdma_move_rkey(ep, wr, length, &wr->wr.rdma.remote_addr,
+                                       &wr->wr.rdma.rkey) ||
+                   muct_rdma_pull_give_up(sq, wr);
         }
         return (length == 0) ||
                muct_rdma_move_user_rkey(ep, wr, length, &wr->wr.rdma.remote_addr,
