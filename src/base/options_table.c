@@ -44,10 +44,10 @@ const mkv_opt_t mkv_opts[] = {
      "where the owner makes progress too rarely.",
      MKV_OPT(read_by), MKV_OPT_ENUM, mkv_read_by_names, 0, 0},
     {"STAGE_BELOW", "0",
-     "From GPU memory over RDMA alone: lists whose pieces are shorter than this on\n"
-     "average, in bytes, are gathered into GPU memory, put as a whole, and scattered by\n"
-     "the peer's GPU in its progress, if it has the option as well; 0: no list. Takes\n"
-     "4 MiB of either side for each peer and direction.\n"
+     "Average length of pieces, in bytes, below which a list of GPU memory over RDMA is\n"
+     "gathered into staging memory and put as a whole. The peer's GPU scatters it in the\n"
+     "peer's progress, if the peer has the option as well; 0: no list. It takes 4 MiB of\n"
+     "either side for each peer and direction.\n"
      "The memory is on the device which is current in the thread that posts or makes\n"
      "progress first, so that has to be the device of the regions.\n"
      "Set it where the rate of work requests is the bound of a NIC.",

@@ -1113,7 +1113,7 @@ static int is_notified(unsigned at)
     return rails[at].side[0].events.num_ep_errors > 0;
 }
 
-/* The endpoint has moved and its peer is destroyed, so nobody makes an offer. After
+/* The endpoint has moved and its peer is destroyed, so no offer comes. After
  * three seconds without an answer the endpoint makes its own. The reply comes long
  * before RECOVERY_TIMEOUT. Loop index: its side. */
 /* RC-05 */

@@ -156,7 +156,7 @@ void muct_rdma_rkeys_free(muct_rdma_key_t *key)
     free(entry);
 }
 
-/* Number of the GPU whose page this is, in any key of the device; -1 for none. */
+/* Find the GPU that has this page in any key of the device. Return -1 if none has. */
 static int muct_rdma_rkeys_gpu_of(uint64_t incarnation, uint64_t page_address)
 {
     const muct_rdma_rkeys_entry_t *entry;

@@ -8,8 +8,8 @@
  * Move an endpoint to another device if its own device was removed, its link is
  * down, or no answer arrives over it. Recovery (rdma_recover.h) then makes the new
  * queue pairs with another interface of the same worker, the endpoint's carrier. The
- * user still sees an endpoint of its own interface, whose progress, buffers and
- * requests stay in use.
+ * user still has an endpoint of its own interface. The progress, buffers and requests
+ * of that interface stay in use.
  *
  * The peer's address there comes from another endpoint, of that interface, to the same
  * process: UCP has one on each rail. If UCP uses one rail, there is none.

@@ -79,8 +79,8 @@ void muct_xgmi_list_init(muct_xgmi_list_t *list, void *memory, size_t capacity)
     list->alike.count = 0;
 }
 
-/* Largest unit that divides all values whose bits were combined here; one byte if no
- * larger one does. */
+/* Return the largest unit that divides all values which were combined into bits by OR.
+ * The smallest unit is one byte. */
 static uint32_t muct_xgmi_list_unit(uint64_t bits)
 {
     if (bits % 4 != 0) {
