@@ -30,22 +30,28 @@
  * error, with a text that names peer, component, layer and unit.
  *
  * Threads. All calls on one context may be made from any thread. One lock per context
- * serialises them. These calls do not wait for another thread's progress: mkv_poll(),
- * mkv_xfer_status(), mkv_xfer_query(), mkv_gate_signal() and mkv_xfer_post(). A post
- * that finds the lock taken is checked and queued; the thread that holds the lock makes
- * it before it returns, in the order of posts. Other calls wait for at most one round
- * of progress or of a call with many steps; a round makes a bounded number of UCX
- * calls, or about a thousand steps over regions. Some steps are one round whatever
- * their size: the check and copy of a list of blocks, at most MAX_MESSAGE bytes
- * (100 000 blocks take 0.6 ms); a pass over the posts of a transfer that fails; a pass
- * over all transfers in mkv_stats(). So are loops over all regions with some
- * nanoseconds for each: the end of mkv_map_create(), in which a new map takes its
- * pairs; the end of mkv_regions_commit(); and each description of regions or keys that
- * is made or received, with a check of each map of its peer. If regions of a side
- * change three times during mkv_map_create(), all of it is one round. mkv_region_add(),
- * mkv_regions_commit(), mkv_regions_drop() and a dump of regions wait for each other;
- * so do mkv_map_create() and mkv_regions_drop(). Contexts share nothing, so threads
- * with a context each do not wait for each other.
+ * serialises them. Contexts share nothing, so threads with a context each do not wait
+ * for each other.
+ * - mkv_poll(), mkv_xfer_status(), mkv_xfer_query(), mkv_gate_signal() and
+ *   mkv_xfer_post() do not wait for another thread's progress. A post that finds the
+ *   lock taken is checked and queued. The thread that holds the lock makes it before it
+ *   returns, in the order of posts.
+ * - Other calls wait for at most one round of progress, or of a call with many steps. A
+ *   round makes a bounded number of UCX calls, or about a thousand steps over regions.
+ * - Some steps are one round whatever their size:
+ *   - the check and copy of a list of blocks, at most MAX_MESSAGE bytes (100 000 blocks
+ *     take 0.6 ms);
+ *   - a pass over the posts of a transfer that fails;
+ *   - a pass over all transfers in mkv_stats().
+ * - Loops over all regions are one round, too, with some nanoseconds for each region:
+ *   - the end of mkv_map_create(), in which a new map takes its pairs;
+ *   - the end of mkv_regions_commit();
+ *   - each description of regions or keys that is made or received, with a check of
+ *     each map of its peer.
+ * - If regions of a side change three times during mkv_map_create(), all of the call is
+ *   one round.
+ * - mkv_region_add(), mkv_regions_commit(), mkv_regions_drop() and a dump of regions
+ *   wait for each other. So do mkv_map_create() and mkv_regions_drop().
  *
  * Forks. A child process cannot use its parent's objects: calls return MKV_ERR_INVALID,
  * and calls that close or destroy do nothing and return MKV_OK. A child can open
@@ -145,7 +151,7 @@ typedef struct mkv_peer mkv_peer_t;
 typedef struct mkv_map mkv_map_t;
 typedef struct mkv_plan mkv_plan_t;
 typedef struct mkv_xfer mkv_xfer_t;
-typedef struct mkv_op mkv_op_t;   /**< One-sided */
+typedef struct mkv_op mkv_op_t;   /**< One-sided operation: mkv_op_post() */
 typedef uint32_t mkv_region_id_t; /**< Never 0, never used twice in one context */
 
 /* ---- 1. Configuration and context ------------------------------------------------ */
@@ -289,18 +295,18 @@ mkv_status_t mkv_close(mkv_ctx_t *ctx);
 /* ---- 2. Regions ------------------------------------------------------------------ */
 
 enum {
-    MKV_REGION_OPTIONAL = 1 << 0, /**< A map may lack it at the peer */
+    MKV_REGION_OPTIONAL = 1 << 0, /**< A map needs no such region at the peer */
     MKV_REGION_BYTES = 1 << 1, /**< Memory without units, for plans of bytes: n_units,
                                      unit_bytes and unit_stride are 0. It is exposed as
                                      block 0, and may be of another length there */
     MKV_REGION_ONE_SIDED = 1 << 2,  /**< Peers may read and write all of it at any time,
                                         by mkv_op_post(); without the flag they access
                                         only blocks that a transfer exposes */
-    MKV_REGION_REPLICATED = 1 << 3, /**< Every TP rank holds the same */
+    MKV_REGION_REPLICATED = 1 << 3, /**< Every TP rank holds the same data */
     MKV_REGION_CP_REPLICATED = 1 << 4, /**< Every CP rank holds the same data; else each
                                             has its own tokens and its own list */
-    MKV_REGION_HEADS_FIRST = 1 << 5,   /**< Axis lies outside the tokens in a unit */
-    MKV_REGION_REVERSE = 1 << 6        /**< Unit 0 is the last one in memory */
+    MKV_REGION_HEADS_FIRST = 1 << 5, /**< In a unit the axis is outside of the tokens */
+    MKV_REGION_REVERSE = 1 << 6      /**< Unit 0 is the last one in memory */
 };
 
 #define MKV_MAX_COMPONENTS 64
@@ -345,8 +351,8 @@ typedef struct mkv_region {
     uint32_t tokens_per_unit;   /**< Compared with the peer's if both are non-zero */
     uint32_t dtype;             /**< Caller's tag, compared the same way */
     void *alloc_base;           /**< Allocation around base, if known, else NULL */
-    uint64_t alloc_length;      /**< Its bytes; 0 if unknown */
-    uint64_t outer;             /**< 0: 1 */
+    uint64_t alloc_length;      /**< Bytes of that allocation; 0 if unknown */
+    uint64_t outer;             /**< Repetitions of the rest of a unit; 0 counts as 1 */
     uint64_t inner_bytes; /**< 0: the rest of unit_bytes; needed to move parts of a
                                unit's tokens */
     uint32_t num_groups;  /**< 0: one element, which is not divided among ranks */
@@ -461,7 +467,7 @@ typedef enum mkv_backend {
 /** Why GPU memory takes a slow path to a peer; mkv_peer_attr_t::slow_text has more. */
 typedef enum mkv_slow {
     MKV_SLOW_NO,      /**< No slow path was taken */
-    MKV_SLOW_OTHER,   /**< None of those below */
+    MKV_SLOW_OTHER,   /**< A reason that is not listed below */
     MKV_SLOW_TLS,     /**< UCX_TLS or option TLS leaves mori's transports out */
     MKV_SLOW_MODULE,  /**< UCX_PLUGIN_PATH does not lead to the module */
     MKV_SLOW_SHM,     /**< Another /dev/shm */
@@ -487,7 +493,7 @@ typedef struct mkv_peer_attr {
     int is_same_host;
     int has_sgl_put;        /**< A WRITE of GPU memory is one UCX call */
     uint32_t num_regions;   /**< Regions that the peer has announced; 0 after its end */
-    uint64_t regions_epoch; /**< Of these */
+    uint64_t regions_epoch; /**< Epoch of the announced regions */
     mkv_topology_t topology;
     /** Transport that UCX chose for each kind of call and pair of memory types, in
      * UCX's words: "put host>host: tcp (software emulation tcp/lo); list put rocm>rocm:
@@ -672,7 +678,7 @@ typedef struct mkv_bytes {
     const uint64_t *length;        /**< At least 1 */
     const uint64_t *count;         /**< 1 to 2^32 - 1; NULL: pieces, not slices */
     const uint64_t *local_stride;  /**< NULL exactly when count is NULL */
-    const uint64_t *remote_stride; /**< As above */
+    const uint64_t *remote_stride; /**< NULL exactly when count is NULL */
     uint64_t reserved_end[2];      /**< 0 */
 } mkv_bytes_t;
 
@@ -707,7 +713,7 @@ typedef struct mkv_plan_attr {
     uint64_t num_runs; /**< Runs after merging, over all components; for plans of bytes:
                           entries */
     uint64_t num_elements; /**< Pieces of memory moved when all layers are posted */
-    uint64_t bytes;        /**< Moved when all layers are posted */
+    uint64_t bytes;        /**< Bytes moved when all layers are posted */
     uint64_t memory;       /**< Bytes of host memory the plan occupies */
 } mkv_plan_attr_t;
 
@@ -1212,7 +1218,7 @@ typedef enum mkv_event_type {
     MKV_EV_DONE,    /**< Complete; passive side: the units exposed to leg 0, and data
                          of the first leg (leg) whose seal brought some */
     MKV_EV_FAILED,  /**< status, text; peer and leg, where one of them is why */
-    MKV_EV_ABORTED, /**< As FAILED */
+    MKV_EV_ABORTED, /**< Like FAILED, with MKV_ERR_ABORTED as status */
     MKV_EV_QUIET,   /**< Once per transfer, after its terminal event; of an operation,
                          value = 1: the peer's UCX may still write, see mkv_op_post() */
     MKV_EV_MSG,     /**< A peer's mkv_send(): value = type, id, header, data */
@@ -1256,7 +1262,7 @@ typedef struct mkv_event {
     size_t num_units;
     const void *header; /**< MSG: valid until the next mkv_poll() */
     size_t header_length;
-    const void *data; /**< EXPOSED, DONE: as units; MSG, NOTE: as header */
+    const void *data; /**< EXPOSED, DONE: valid as units are; MSG, NOTE: as header is */
     size_t length;
     char text[256];
     mkv_op_t *op; /**< DONE, FAILED, ABORTED, QUIET of an operation: then xfer is NULL.
@@ -1340,7 +1346,7 @@ typedef struct mkv_stats {
                                  was requested to put or get (option READ_BY) */
     uint64_t pulls_refused; /**< Pulls that were replaced by calls from here */
     uint64_t pulls_served;  /**< Passive side: posts moved for the active side */
-    uint64_t bytes_pushed;  /**< Their bytes that have arrived */
+    uint64_t bytes_pushed;  /**< Bytes of these posts that have arrived */
     /** Histograms: bucket i counts times from 2^i to below 2^(i+1) ns, the last one all
      *  above. From the first block list to DONE, on this side; and from an event to the
      *  poll that takes it (with a peer given: 0). */
