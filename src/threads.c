@@ -42,10 +42,11 @@
 struct mkv_thread;
 
 struct mkv_threads {
-    const struct mkv_thread *hot; /* the one that does not sleep; under the lock */
-    int worker_fd;                /* UCX's */
-    int wake_fd, stop_fd;
-    bool is_stopping; /* atomic */
+    const struct mkv_thread *hot; /* the only thread that may poll without sleeping;
+                                     NULL: none. Under the lock */
+    int worker_fd;                /* descriptor of UCX's worker; not owned */
+    int wake_fd, stop_fd;         /* eventfds: work is queued; all threads must exit */
+    bool is_stopping;             /* atomic */
     unsigned num;
     pthread_t id[];
 };
@@ -55,9 +56,9 @@ typedef struct mkv_threads mkv_threads_t;
 /* State that a thread keeps between rounds */
 typedef struct mkv_thread {
     mkv_ctx_t *ctx;
-    uint64_t moved_at;  /* last round that found something */
-    uint64_t num_calls; /* UCX calls posted before that round */
-    unsigned num_hot;   /* rounds since it slept */
+    uint64_t moved_at;  /* time of the last round that found something, in ns */
+    uint64_t num_calls; /* ctx->count.ucp_calls at the end of that round */
+    unsigned num_hot;   /* rounds that the thread has polled since it last slept */
     bool is_patient;    /* nothing has moved for a while */
 } mkv_thread_t;
 

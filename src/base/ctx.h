@@ -81,9 +81,12 @@ typedef struct mkv_loop mkv_loop_t;
 
 struct mkv_ctx {
     pthread_mutex_t lock;
-    pthread_mutex_t event_lock;  /* nests inside lock; held for no call */
-    pthread_mutex_t mem_lock;    /* taken before lock, by calls that change regions */
-    pthread_mutex_t pair_lock;   /* taken between these two, to pair or drop regions */
+    /* guards the events that polls take; taken inside lock, and never held across a
+     * call of UCX or of the caller's functions */
+    pthread_mutex_t event_lock;
+    pthread_mutex_t mem_lock; /* serializes changes of regions; taken first of all */
+    /* keeps regions from being dropped while a map pairs them; taken before lock */
+    pthread_mutex_t pair_lock;
     unsigned num_waiting;        /* threads that wait for the lock; atomic */
     unsigned num_turns;          /* number of times the lock was taken; atomic */
     unsigned num_held;           /* calls that mkv_close() waits for; atomic */
@@ -108,7 +111,7 @@ struct mkv_ctx {
     bool is_attached;
     unsigned num_unmade;  /**< Endpoints that UCX could not make */
     bool is_worker_left;  /**< Worker outlives the context */
-    bool is_settling;     /* UCX still releases calls of cut connections */
+    bool is_settling;     /* UCX has not released all resources of cut connections */
     bool is_closing;      /* atomic */
     unsigned num_forks;   /* mkv_num_forks at open */
     uint64_t features;    /* MKV_FEATURE_* announced to peers */
@@ -121,14 +124,15 @@ struct mkv_ctx {
     /* Hooks of the modules above; set once, at open */
     unsigned (*step)(mkv_ctx_t *ctx);
     unsigned (*progress)(mkv_ctx_t *ctx);
-    unsigned (*take)(mkv_ctx_t *ctx); /* take in submissions */
+    unsigned (*take)(mkv_ctx_t *ctx); /* gives the posts in submissions to their legs */
     const struct mkv_peer_listener *peer_listeners[MKV_MAX_PEER_LISTENERS];
     unsigned num_peer_listeners;
-    const struct mkv_peer_listener *message_listeners[MKV_MSG_LAST]; /* by type */
+    /* the one listener of each type of message; NULL: none */
+    const struct mkv_peer_listener *message_listeners[MKV_MSG_LAST];
     const struct mkv_leg_listener *leg_listener;
 
     /* Changed under both mem_lock and lock; either suffices to read */
-    mkv_list_t regions; /* by id */
+    mkv_list_t regions; /* all regions, ordered by id */
     mkv_table_t regions_by_name, regions_by_id;
     mkv_list_t mems;
     mkv_region_id_t last_region_id;
@@ -140,8 +144,8 @@ struct mkv_ctx {
     unsigned num_regions;
 
     mkv_list_t peers;
-    mkv_list_t dead_peers;                     /* closed by the caller, not gone yet */
-    mkv_list_t peer_buckets[MKV_PEER_BUCKETS]; /* all peers, by id of the context */
+    mkv_list_t dead_peers; /* peers that the caller has closed and UCX has not */
+    mkv_list_t peer_buckets[MKV_PEER_BUCKETS]; /* hash table of all peers, by ctx_id */
     mkv_list_t changed_peers;
     mkv_list_t busy_peers; /* peers with legs that have posts queued */
     uint64_t round_cost;   /* cost of calls given to UCX since the lock was taken */
@@ -164,7 +168,7 @@ struct mkv_ctx {
     struct mkv_submission *submissions; /* queue of new posts; atomic */
     struct mkv_signal *gates[MKV_GATE_BUCKETS];
 
-    mkv_list_t new_events;        /* being filled, under the lock */
+    mkv_list_t new_events;        /* events that polls see when lock is released */
     mkv_list_t free_events;       /* nodes for new events */
     unsigned num_free_events;     /* length of free_events */
     unsigned num_reserved_events; /* number of nodes to keep; atomic */
@@ -172,21 +176,23 @@ struct mkv_ctx {
     /* under event_lock */
     mkv_list_t events;
     unsigned num_events;        /* length of events; atomic */
-    mkv_list_t polled_events;   /* the next poll invalidates their memory */
+    mkv_list_t polled_events;   /* taken events, kept in memory until the next poll */
     bool has_polled;            /* polled_events is not empty; atomic */
-    mkv_list_t returned_events; /* nodes that polls are done with */
+    mkv_list_t returned_events; /* empty nodes, which the next holder of lock moves to
+                                   free_events */
     unsigned num_returned_events;
     bool is_credit_due; /* messages of peers were polled; atomic */
 
-    void *read_back; /* page for bytes that are never read; see flush.c */
+    void *read_back; /* page for bytes that flush.c reads from peers and ignores; NULL
+                        until the first flush with such a read */
     ucp_mem_h read_back_memh;
     mkv_loop_t *loop; /* endpoint to this worker itself: stage/loop.h */
     bool has_warned_of_staging;
     unsigned num_scatters; /* copies from staging in flight */
     mkv_list_t free_posts;
     struct mkv_calls *free_calls;
-    mkv_list_t list_cache;                     /* the oldest first */
-    mkv_list_t list_classes[MKV_LIST_CLASSES]; /* the lists by size */
+    mkv_list_t list_cache; /* lists that no post uses, the oldest first */
+    mkv_list_t list_classes[MKV_LIST_CLASSES]; /* the same lists, by class of size */
     size_t list_cache_bytes;
 
     int epoll_fd, wake_fd, timer_fd; /* -1 until mkv_event_fd() */

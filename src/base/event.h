@@ -39,8 +39,9 @@ typedef struct mkv_news {
 typedef struct mkv_event_node {
     mkv_list_t list;
     mkv_news_t event;
-    uint64_t time;     /**< Time of the event */
-    void *owned;       /**< Freed after the next poll */
+    uint64_t time; /**< Time of the event */
+    void *owned;   /**< Memory that the event refers to; freed by the poll after the one
+                      that takes the event */
     uint64_t *counter; /**< Counter of the event's peer; NULL: no counter */
     uint64_t amount;   /**< Growth of the counter when it is polled */
 } mkv_event_node_t;

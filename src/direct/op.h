@@ -27,7 +27,8 @@ typedef enum mkv_op_puts {
 
 /** Regions of both sides, held while the operation is open. */
 typedef struct mkv_op_ref {
-    size_t first; /**< First piece in them; those before the next ref follow */
+    size_t first; /**< Index of the first piece in these regions; they hold the pieces
+                     up to the next ref's first */
     mkv_lregion_t *local;
     mkv_rmem_t *remote;
 } mkv_op_ref_t;
@@ -39,17 +40,17 @@ struct mkv_op {
     mkv_list_t flush;   /**< peer->ops_to_flush or ops_flushing */
     mkv_ctx_t *ctx;
     mkv_peer_t *peer;
-    mkv_op_params_t params; /**< Copy; of the pointers only user_data */
+    mkv_op_params_t params; /**< Caller's parameters; pieces and note are NULL here */
     void *note;
     mkv_status_t status; /**< MKV_INPROGRESS until the operation has ended */
     char error[256];
     bool is_quiet;
     bool is_at_once; /**< MKV_OP_AT_ONCE, and mkv_op_post() has not returned */
     uint64_t open_time, deadline; /**< Deadline of the operation, then of its drain */
-    uint64_t seen;                /**< mkv_peer_check_late_drain() */
+    uint64_t seen; /**< State of mkv_peer_check_late_drain(); 0 at first */
     mkv_op_puts_t puts;
-    bool may_arrive;    /**< mkv_op_attr_t's */
-    bool has_lost_puts; /**< The connection ended before a flush covered them */
+    bool may_arrive;    /**< Value of mkv_op_attr_t::may_arrive, once is_quiet */
+    bool has_lost_puts; /**< The connection ended before a flush covered the puts */
 
     /* Pieces in the form of UCX's lists; one allocation, which starts at buffers */
     size_t num;
@@ -58,18 +59,22 @@ struct mkv_op {
     size_t *lengths;
     ucp_mem_h *memhs;
     ucp_rkey_h *rkeys;
-    uint8_t *types;     /**< mkv_op_types() */
+    uint8_t *types;     /**< Memory types of each piece's ends, as mkv_op_types() */
     mkv_op_ref_t *refs; /**< In the order of pieces */
     size_t num_refs;
     uint64_t bytes;
 
     size_t next;             /**< Next piece to give to UCX */
-    mkv_rmem_t *queried;     /**< Memory whose list support this call shows */
-    uint16_t settled;        /**< Kind of calls with a known path: mkv_op_way() */
+    mkv_rmem_t *queried;     /**< Memory under test: the running ucp_put_nbx() shows the
+                                support of lists; NULL: none */
+    uint16_t settled;        /**< Result of mkv_op_way() for calls with a path that is
+                                known and allowed; 0: none yet */
     bool must_repeat;        /**< UCX refused a list: start again, piece by piece */
-    uint64_t num_inflight;   /**< Calls */
+    uint64_t num_inflight;   /**< Number of UCX calls that have not completed */
     uint64_t call_bytes;     /**< Average bytes of a call in flight */
-    uint64_t inflight_bytes; /**< Returned to the peer's credit as calls end */
+    uint64_t inflight_bytes; /**< Bytes of the calls in flight; each call that ends
+                                returns call_bytes of them to the peer's credit, the
+                                last one the rest */
     uint64_t num_ucp_calls;
 };
 

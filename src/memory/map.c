@@ -19,7 +19,7 @@
 typedef struct mkv_map_trial {
     const mkv_map_params_t *params;
     mkv_remote_t *remote;
-    uint64_t epoch, num_updates; /* of both sides' regions, at its begin */
+    uint64_t epoch, num_updates; /* state of both sides' regions when the trial began */
     size_t num_steps;
     bool is_whole; /**< Do not pause: changes of regions have ended earlier trials */
 } mkv_map_trial_t;

@@ -13,10 +13,12 @@
 
 #include <stdbool.h>
 
-/** Data of a component that the caller cannot query. */
+/** Properties of a component that mkv_map_query() does not return. */
 typedef struct mkv_map_sharing {
     uint32_t local_parts, remote_parts; /**< Units of plans in a block of each side */
-    uint64_t sources[MKV_MAX_SHARDS / 64]; /**< Ranks that send to the destination */
+    /** Bit r: rank r sends to the destination */
+    uint64_t sources[MKV_MAX_SHARDS / 64];
+    /** Bit r: the source sends to rank r */
     uint64_t destinations[MKV_MAX_SHARDS / 64];
 } mkv_map_sharing_t;
 
@@ -26,7 +28,7 @@ struct mkv_map {
     mkv_remote_t *remote;
     mkv_pair_t *pairs; /**< Sorted by layer, component, part */
     uint32_t num_pairs;
-    mkv_map_component_t *components; /**< By number */
+    mkv_map_component_t *components; /**< Sorted by number of the component */
     uint32_t num_components;
     uint32_t max_pairs;
     mkv_map_sharing_t *sharing; /**< Parallel to components */
@@ -36,7 +38,8 @@ struct mkv_map {
     int32_t layer_first, layer_last; /**< Range of this side's regions */
     bool is_stale;
     bool lacks_keys;   /**< Keys of some pairs are not received yet */
-    unsigned num_uses; /**< Plans and legs */
+    unsigned num_uses; /**< Number of plans and legs of the map; it cannot be destroyed
+                          before they end */
     mkv_list_t plans;
 };
 

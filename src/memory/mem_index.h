@@ -13,7 +13,8 @@
 /** All mems by type and address; valid while none is made or destroyed. */
 typedef struct mkv_mem_index {
     mkv_mem_t **mems;
-    uint64_t *ends; /**< The highest of a type up to here: they may overlap */
+    uint64_t *ends; /**< Parallel to mems: highest end address of all mems of the same
+                       type up to this one, as mems may overlap */
     size_t num;
 } mkv_mem_index_t;
 

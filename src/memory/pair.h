@@ -47,8 +47,10 @@ typedef struct mkv_pair {
     uint32_t component; /**< Index into map->components */
     int32_t layer;
     uint16_t part;
-    bool is_dense;       /**< A run of units is one piece on both sides */
-    uint32_t prev, next; /**< Pairs that adjoin in every unit, on both sides */
+    bool is_dense; /**< A run of units is one piece on both sides */
+    /** Indices of the pairs that lie before and after this one, without a gap in any
+     *  unit of either side; MKV_NO_PAIR: none */
+    uint32_t prev, next;
     mkv_place_t here, there;
     mkv_grid_t grid;
     uint64_t unit_bytes; /**< Bytes moved of each unit */

@@ -29,8 +29,8 @@ typedef struct mkv_mem {
     size_t rkey_length;
     unsigned num_regions;
     uint32_t index;       /**< Index in the table being announced */
-    mkv_repeat_t *repeat; /**< memh, for lists */
-    ucp_rkey_h loop_key;  /**< Its key for copies within the process; or NULL */
+    mkv_repeat_t *repeat; /**< Array of repeated memh, for lists; NULL: none yet */
+    ucp_rkey_h loop_key;  /**< rkey unpacked, for copies in the process; NULL: none */
 } mkv_mem_t;
 
 typedef struct mkv_lregion {
@@ -41,7 +41,7 @@ typedef struct mkv_lregion {
     uint64_t epoch;    /**< First epoch that includes the region; 0 until committed */
     unsigned num_maps;
     unsigned num_ops; /* References of open one-sided operations */
-    bool is_leaving;  /**< Being dropped: new operations do not find it */
+    bool is_leaving;  /**< Being dropped: new operations on the region are refused */
 } mkv_lregion_t;
 
 /**

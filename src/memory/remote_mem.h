@@ -35,18 +35,18 @@ typedef struct mkv_rmem {
     unsigned num_pairs; /**< Pairs of maps, and uses by one-sided operations */
     bool is_current;    /**< Listed in the peer's latest table */
     mkv_rmem_lists_t lists;
-    mkv_repeat_t *repeat; /**< rkey, for lists */
+    mkv_repeat_t *repeat; /**< Array of repeated rkey, for lists; NULL: none yet */
 } mkv_rmem_t;
 
 /** The peer as maps and plans see it; a member of mkv_peer_t, which outlives maps. */
 typedef struct mkv_remote {
     mkv_ctx_t *ctx;
-    mkv_peer_t *peer;           /**< The caller's handle; NULL: closed */
-    const char *name;           /**< The peer's */
-    mkv_counters_t *count;      /**< The peer's */
-    ucp_ep_h ep;                /**< Unpacks keys */
-    mkv_blob_info_t info;       /**< Peer's info, pointers removed */
-    mkv_list_t mems;            /**< mkv_rmem_t */
+    mkv_peer_t *peer;      /**< The caller's handle; NULL: closed */
+    const char *name;      /**< Name of the peer, for texts */
+    mkv_counters_t *count; /**< Counters of the peer */
+    ucp_ep_h ep;           /**< Endpoint of the peer, by which its keys are unpacked */
+    mkv_blob_info_t info;  /**< Peer's info, pointers removed */
+    mkv_list_t mems;       /**< mkv_rmem_t */
     mkv_wire_region_t *regions; /**< Peer's regions; mem indexes region_mems */
     mkv_rmem_t **region_mems;   /**< Parallel to regions */
     uint32_t num_regions;
@@ -54,11 +54,10 @@ typedef struct mkv_remote {
     mkv_table_t mems_by_id;      /**< mkv_rmem_t */
     mkv_table_t regions_by_name; /**< mkv_wire_region_t in regions */
     mkv_table_t regions_by_id;
-    mkv_table_t granted; /**< Ids of our registrations whose keys the peer has */
-    uint64_t epoch;      /**< Epoch of the peer's table known here */
-    uint64_t
-        num_updates; /**< Changes of the table, at each of which a region may move */
-    mkv_list_t maps; /**< mkv_map_t */
+    mkv_table_t granted;  /**< Ids of our registrations with a key at the peer */
+    uint64_t epoch;       /**< Epoch of the peer's table known here */
+    uint64_t num_updates; /**< Number of changes of regions; each may move entries */
+    mkv_list_t maps;      /**< mkv_map_t */
 } mkv_remote_t;
 
 /**

@@ -17,7 +17,8 @@ typedef struct mkv_span {
     uint64_t base, end;
     ucs_memory_type_t type;
     uint32_t component;
-    bool is_stated; /**< Stated by an allocation: never joined */
+    bool is_stated; /**< The caller has named the allocation: adjoining ranges are not
+                       joined with it, overlapping ones are */
 } mkv_span_t;
 
 /** Memory to register for the region: its whole allocation if known, else the region.

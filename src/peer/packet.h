@@ -14,7 +14,7 @@ typedef struct mkv_packet {
     mkv_list_t list;
     struct mkv_peer *peer;
     uint32_t seq;
-    uint64_t id; /**< Kept: of the transfer */
+    uint64_t id; /**< Id of the transfer; set, like the next three, in early.c */
     uint32_t epoch;
     uint64_t from_nonce;
     uint64_t deadline; /**< Time at which a kept packet is dropped */

@@ -72,24 +72,27 @@ struct mkv_peer {
     mkv_status_t status; /**< Reason for the connection's end */
     char error[256];
     uint64_t deadline; /**< Deadline of a state but READY, CLOSING, GONE */
-    bool has_left;     /**< The last flush is over: the next step closes it */
+    bool has_left;     /**< LEAVING is over: the next step closes the endpoint */
     mkv_process_t process;
     bool is_same_host;
-    uint64_t claim;      /**< Our claim on its memory; 0: released, or none */
-    mkv_watch_t watch;   /**< Its claim on our memory */
-    uint64_t claim_idle; /**< Value of ctx->num_idle at which the claim ends; 0: held */
+    uint64_t claim; /**< This side's claim on the peer's memory; 0: released, or none */
+    mkv_watch_t watch;   /**< Watch on the peer's claim on this side's memory */
+    uint64_t claim_idle; /**< Value of ctx->num_idle from which the peer's claim counts
+                            as over; 0: it was not seen to end */
     bool is_declared_dead; /**< mkv_peer_declare_dead() was called */
     bool is_broken;        /**< UCX has failed the endpoint */
-    unsigned num_refs;     /**< Packets and requests that refer to it */
+    unsigned num_refs;     /**< Number of packets and requests that refer to the peer */
 
     ucp_ep_h ep;
 
     uint64_t connection;     /**< Number of this connection in this context */
     uint64_t max_message;    /**< Longest message that the peer accepts; 0: unknown */
-    uint32_t tx_seq, rx_seq; /**< Numbers of next messages; random first */
+    uint32_t tx_seq, rx_seq; /**< Sequence numbers of the next message sent and
+                                received; the first are random */
     bool is_superseded;      /**< The other side has a newer connection */
-    bool is_rx_started;      /**< rx_seq is the peer's; before, the expected answer's */
-    mkv_list_t rx_reorder;   /**< Packets, by seq */
+    bool is_rx_started; /**< A message of the sequence has come; before, rx_seq is the
+                           number that an answer to our HELLO has */
+    mkv_list_t rx_reorder; /**< Received packets that cannot be delivered yet, by seq */
     unsigned num_reorder;
     size_t reorder_bytes;
     size_t tx_bytes;
@@ -104,22 +107,26 @@ struct mkv_peer {
 
     char transports[192];
     unsigned transport_flags; /**< Flags of those transports, see backend.c */
-    bool has_local_lane;      /**< The peer's process writes our memory itself */
-    mkv_backend_t backend;    /**< Best connected class, which need not carry */
-    mkv_sgl_state_t sgl[UCS_MEMORY_TYPE_LAST][UCS_MEMORY_TYPE_LAST]; /**< Here, there */
+    bool has_local_lane;      /**< A transport within the host is connected: the peer's
+                                 processor or GPU may write our memory */
+    mkv_backend_t backend; /**< Best class among the connected transports; UCX may move
+                              data by another one */
+    /** State of list puts, by memory type of this side and of the peer */
+    mkv_sgl_state_t sgl[UCS_MEMORY_TYPE_LAST][UCS_MEMORY_TYPE_LAST];
     mkv_slow_t slow; /**< Reason of a slow path of GPU memory */
     char slow_text[MKV_SLOW_TEXT_SIZE];
     mkv_list_t paths; /**< Path of each kind of call: path.c */
-    uint16_t paths_known[MKV_CALL_KINDS]
-                        [UCS_MEMORY_TYPE_LAST]; /**< Bit mask of remote types */
-    uint16_t paths_refused[MKV_CALL_KINDS][UCS_MEMORY_TYPE_LAST]; /**< By strict mode */
+    /** Bit t: the path of calls from the local to the remote memory type t is known */
+    uint16_t paths_known[MKV_CALL_KINDS][UCS_MEMORY_TYPE_LAST];
+    /** Bit t: strict mode does not allow that path */
+    uint16_t paths_refused[MKV_CALL_KINDS][UCS_MEMORY_TYPE_LAST];
 
     /* of transfers */
     mkv_list_t legs;
     mkv_list_t early; /**< Packets for transfers not open here */
     unsigned num_early;
     size_t early_bytes, early_abort_bytes;
-    mkv_list_t early_aborts; /**< TERMs of these; the oldest first */
+    mkv_list_t early_aborts; /**< TERMs for transfers not open here, the oldest first */
     unsigned num_early_aborts;
 
     /* of one-sided operations */
@@ -127,17 +134,20 @@ struct mkv_peer {
     mkv_list_t ops_to_flush;
     mkv_list_t ops_flushing;
 
-    /* of staging; NULL: none */
-    struct mkv_stage *stage;     /**< Lists on their way to the peer */
-    struct mkv_staging *staging; /**< The peer's, in our memory */
+    /* of staging; NULL until it is used */
+    struct mkv_stage *stage; /**< This side's lists that go through staging: stage.c */
+    struct mkv_staging *staging; /**< Our memory that the peer puts into: scatter.c */
 
     /* of posts */
     mkv_list_t busy_legs[MKV_NUM_PRIORITIES]; /**< Legs with queued posts */
     uint64_t inflight_ops;
-    mkv_list_t flush_waiting; /**< Legs */
-    mkv_list_t flush_running;
-    uint64_t push_bytes;     /**< Of its plans and posts that this side moves */
-    uint64_t inflight_bytes; /**< Not beside inflight_ops: vectors are slower */
+    mkv_list_t flush_waiting; /**< Legs that wait for the next flush */
+    mkv_list_t flush_running; /**< Legs that the running flush covers */
+    uint64_t push_bytes; /**< Memory of the plans and posts that this side moves for the
+                            peer; at most MAX_QUEUED */
+    /** Bytes of the UCX calls in flight. Next to inflight_ops the compiler would update
+     *  both by vector instructions, which take longer */
+    uint64_t inflight_bytes;
     bool is_flushing;
     unsigned num_read_back; /**< Gets that follow the flush; see flush.c */
     ucs_status_t read_back_status;

@@ -70,10 +70,11 @@ typedef enum mkv_claim_state {
 } mkv_claim_state_t;
 
 typedef struct mkv_watch {
-    uint64_t owner, claim; /**< 0: no claim is watched */
+    uint64_t owner, claim; /**< ctx_id of the claim's context, and the claim; 0: no
+                              claim is watched */
     mkv_claim_state_t state;
     bool is_own; /**< The owner is a context of this process */
-    int fd;      /**< Owner's file; -1: not seen yet */
+    int fd;      /**< Descriptor of the owner's file; -1: the claim was not seen yet */
     int pidfd;   /**< Readable when the process has ended; or -1 */
     int epoll_fd;
 } mkv_watch_t;

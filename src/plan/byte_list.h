@@ -19,7 +19,7 @@ typedef struct mkv_byte_piece {
     uint64_t length;
 } mkv_byte_piece_t;
 
-/** Continuation of a slice. */
+/** Repetition of a piece: the second to last pieces of a slice. */
 typedef struct mkv_byte_steps {
     uint64_t local, remote; /**< Bytes from piece to piece */
     uint64_t count;         /**< Pieces, at least 1 */

@@ -15,15 +15,15 @@
 
 /** Memory for the arrays of one list. */
 typedef struct mkv_cached_list {
-    mkv_list_t list;  /**< ctx->list_cache, while unused */
-    mkv_list_t alike; /**< ctx->list_classes, likewise */
-    mkv_list_t owner; /**< Lists of the plan, which may reuse the contents */
-    unsigned num_users;
+    mkv_list_t list;    /**< Link in ctx->list_cache while num_users is 0 */
+    mkv_list_t alike;   /**< Link in ctx->list_classes while num_users is 0 */
+    mkv_list_t owner;   /**< Link in the lists of the plan that the contents are of */
+    unsigned num_users; /**< Number of posts that use the contents */
     size_t size;
     char data[];
 } mkv_cached_list_t;
 
-/** Lists in use. */
+/** The lists that one post uses. */
 typedef struct mkv_list_uses {
     mkv_cached_list_t **lists;
     size_t num, max;

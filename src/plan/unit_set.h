@@ -19,11 +19,12 @@
 /** Zero is the empty set. */
 typedef struct mkv_unit_set {
     union {
-        uint64_t *page;   /**< The only one */
-        uint64_t **pages; /**< Pages, if two or more; NULL: none of its ids */
+        uint64_t *page;   /**< The page of bits, if num_pages is 1 */
+        uint64_t **pages; /**< Pages by number less first, if num_pages is larger; NULL:
+                             no id of the page is in the set */
     };
-    uint32_t first; /**< Number of the first one */
-    uint32_t num_pages;
+    uint32_t first;     /**< Number of the first page: its ids >> MKV_UNIT_PAGE_BITS */
+    uint32_t num_pages; /**< Pages from the first to the last, missing ones included */
 } mkv_unit_set_t;
 
 /** @return 0, or -1 without memory. */

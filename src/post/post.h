@@ -36,20 +36,20 @@ typedef struct mkv_post {
     mkv_gate_t gate;
     mkv_gate_state_t gate_state;
 
-    mkv_cursor_t at;       /**< Next piece to give to UCX */
-    uint32_t serial;       /**< Pulled: serial in PULL */
-    bool is_push;          /**< Moved by the passive side; the peer waits for PULLED */
-    bool has_arrived;      /**< By the gets of the memory's owner: needs no flush */
-    bool has_pieces;       /**< Some pieces went as single calls, not in a list */
-    bool is_too_long;      /**< Does not fit into a PULL */
-    uint64_t pull_bytes;   /**< Pulled: bytes of the whole post */
+    mkv_cursor_t at;  /**< Next piece to give to UCX */
+    uint32_t serial;  /**< Number in PULL and PULLED, if the post is moved on request */
+    bool is_push;     /**< Moved by the passive side; the peer waits for PULLED */
+    bool has_arrived; /**< The post consists of gets for the peer: no flush follows */
+    bool has_pieces;  /**< Some pieces went as single calls, not in a list */
+    bool is_too_long; /**< A PULL with the plan's runs is longer than MAX_MESSAGE */
+    uint64_t pull_bytes;   /**< Bytes of the whole post, which PULLED has to report */
     bool must_repeat;      /**< UCX refused a list: start again, piece by piece */
     uint64_t num_elements; /**< Elements of the whole post */
     uint64_t elements, bytes; /**< Posted to UCX so far */
-    uint64_t num_inflight;    /**< UCX calls */
+    uint64_t num_inflight;    /**< UCX calls and staged lists that have not ended */
     uint64_t call_bytes;      /**< Average bytes of a call in flight */
-    uint64_t inflight_bytes;
-    mkv_list_uses_t lists; /**< Lists that calls in flight use */
+    uint64_t inflight_bytes;  /**< Bytes of the calls in flight, of the peer's credit */
+    mkv_list_uses_t lists;    /**< Lists that calls in flight use */
 } mkv_post_t;
 
 /** The leg has posts for UCX. */

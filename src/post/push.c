@@ -23,9 +23,9 @@
 /** A plan of the reader, in the form that posts of this side need. */
 typedef struct mkv_push_plan {
     mkv_list_t list; /**< leg->push_plans */
-    uint64_t serial; /**< The reader's */
+    uint64_t serial; /**< Number that the active side has given to the plan */
     mkv_plan_t *plan;
-    uint64_t bytes; /**< Counted in peer->push_bytes */
+    uint64_t bytes; /**< Memory of the plan, as counted in peer->push_bytes */
 } mkv_push_plan_t;
 
 /* ---- Plans ----------------------------------------------------------------------- */

@@ -8,9 +8,10 @@
 #include <stdlib.h>
 
 struct mkv_loop {
-    ucp_ep_h ep; /* NULL: UCX could not make it, or it is closed */
-    bool takes_lists;
-    bool is_known; /* the lane that carries copies */
+    ucp_ep_h ep;      /* NULL: UCX could not make it, or it is closed */
+    bool takes_lists; /* copies may be given to the endpoint; false for good after a
+                         failure */
+    bool is_known;    /* UCX was queried for the lane that carries copies */
     bool is_closing;
 };
 

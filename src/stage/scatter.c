@@ -18,7 +18,7 @@
 
 typedef struct mkv_staging {
     mkv_stage_buf_t *buf;
-    uint32_t busy; /* bits of slots that are being copied */
+    uint32_t busy; /* bit i: a copy from slot i to blocks is in flight */
 } mkv_staging_t;
 
 /** A copy, with its arrays behind it. */

@@ -45,14 +45,14 @@ typedef enum mkv_slot_state {
     MKV_SLOT_LOST
 } mkv_slot_state_t;
 
-/** A list that was given. */
+/** A list that a post has given to mkv_stage_give(). */
 typedef struct mkv_stage_job {
-    mkv_list_t list; /* stage->jobs, until it is done */
+    mkv_list_t list; /* link in stage->jobs, until the job is done */
     mkv_leg_t *leg;
     mkv_list_put_t put;
     size_t next;        /* first piece that no slot has taken */
-    unsigned num_slots; /* slots that it waits for */
-    bool is_refused;
+    unsigned num_slots; /* number of slots that hold pieces of the job */
+    bool is_refused;    /* all pieces must be put in another way */
     void (*done)(void *arg, bool is_refused);
     void *arg;
 } mkv_stage_job_t;
@@ -61,10 +61,10 @@ typedef struct mkv_slot {
     struct mkv_stage *stage;
     unsigned index;
     mkv_slot_state_t state;
-    mkv_stage_job_t *job; /* NULL: none, or its leg has ended */
-    size_t num;           /* pieces */
+    mkv_stage_job_t *job; /* job of the pieces; NULL: none, or its leg has ended */
+    size_t num;           /* number of pieces in the slot */
     uint64_t bytes;
-    uint64_t *to;      /* places of the pieces in our staging, for the gather */
+    uint64_t *to; /* addresses of the pieces in our staging, until the gather ends */
     mkv_wbuf_t places; /* places of the pieces in the peer's memory */
 } mkv_slot_t;
 

@@ -67,7 +67,7 @@ typedef enum mkv_msg_type {
     MKV_MSG_BIND,      /**< Active to passive: accepted */
     MKV_MSG_FIN,       /**< Active to passive: all moved (DONE or RELEASE) */
     MKV_MSG_TERM,      /**< Either: failed or aborted, with code and text */
-    MKV_MSG_DRAINED,   /**< Either, after TERM: nothing of mine is in flight */
+    MKV_MSG_DRAINED,   /**< Either, after TERM: the sender has nothing in flight */
     MKV_MSG_USER,      /**< mkv_send() */
     MKV_MSG_PING,      /**< Answer with PONG */
     MKV_MSG_PONG,
@@ -112,7 +112,7 @@ typedef struct mkv_wire_units {
 /** A decoded message; pointers lead into the input. */
 typedef struct mkv_msg {
     mkv_msg_type_t type;
-    uint64_t from, to; /**< Contexts; `to` 0: any */
+    uint64_t from, to; /**< ctx_id of sender and receiver; `to` 0: any context */
     uint32_t seq;
 
     uint64_t id; /**< USER, NOTE: caller's; mkv_msg_is_of_xfer(): transfer */
@@ -125,7 +125,7 @@ typedef struct mkv_msg {
     uint64_t digest; /**< PULL: digest of the selected pairs of regions */
     mkv_sel_t sel;   /**< PULL */
 
-    uint64_t address; /**< STAGED: of the staging */
+    uint64_t address; /**< STAGED: address of the staging in the sender's memory */
 
     uint32_t mode;      /**< EXPOSE: mkv_mode_t, and MKV_EXPOSE_TOKENS; NOTE, REQUEST:
                               mkv_mode_t */
@@ -259,7 +259,7 @@ typedef struct mkv_blob_info {
     mkv_topology_t topology;
     uint32_t page_tokens, dtype, total_kv_heads;
     uint64_t model;
-    uint64_t claim; /**< This connection's, on the receiver's memory; 0: none */
+    uint64_t claim; /**< Connection: claim on the receiver's memory; 0: none */
     uint64_t epoch;
     uint64_t connection;  /**< Number of the connection, not 0; 0 outside messages */
     uint64_t proof;       /**< Connection: mkv_proof() of the sender */

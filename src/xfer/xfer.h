@@ -36,14 +36,16 @@ typedef struct mkv_leg {
     mkv_list_t posts;   /**< Posts that UCX has in part or not at all, in order */
     mkv_list_t running; /**< Posts that were posted to UCX completely */
     mkv_list_t pulled;  /**< Active: posts that the passive side moves on request */
-    mkv_list_t pushed;  /**< READ, passive: such posts, complete and not flushed; WRITE,
-                           active: posts that notify the peer */
-    mkv_list_t flushed; /**< Posts of pushed that a running flush covers */
+    /** Complete posts that wait for a flush, behind which the peer is notified. READ,
+     *  passive: posts moved on request; WRITE, active: posts with MKV_SEL_NOTIFY */
+    mkv_list_t pushed;
+    mkv_list_t flushed;    /**< Posts of pushed that a running flush covers */
     mkv_list_t push_plans; /**< Passive: plans received from the active side */
     uint64_t pulled_plan;  /**< Active: serial of the last plan sent */
     uint32_t num_pulls;    /**< Active: number of pulls and serial of the last */
     bool is_pull_refused;  /**< Active: the passive side has refused to move a post */
-    uint64_t *posted;      /**< Units of each pair; NULL on a side that cannot post */
+    uint64_t *posted; /**< Units posted so far, by pair of the map; NULL on a side that
+                         cannot post */
     uint64_t *posted_sums; /**< Sums of their mkv_unit_mix() */
     uint64_t checked_plan; /**< Serial of a wholly exposed plan; 0: none */
     uint64_t posted_bytes; /**< Bit i: bytes were posted to components[i] of the map */
@@ -51,27 +53,33 @@ typedef struct mkv_leg {
     bool is_unchecked;     /**< A plan with MKV_PLAN_UNCHECKED was posted */
     uint64_t bytes;        /**< Completed bytes; by MKV_ADD() */
 
-    mkv_units_t *units;   /**< Exposed, here or there; ids follow in the same block */
-    uint32_t *expect;     /**< Parallel to units */
-    mkv_unit_set_t *sets; /**< Active: the same as sets; parallel to units */
-    uint64_t *sums;       /**< Sums of their mkv_unit_mix() */
+    /** Exposed lists: local ids on the passive side, remote ids on the active side. The
+     *  ids follow in the same allocation */
+    mkv_units_t *units;
+    uint32_t *expect; /**< Parallel to units: blocks that the passive side expects to be
+                         moved */
+    mkv_unit_set_t *sets; /**< Parallel to units: the same ids as sets; on the passive
+                             side NULL until the peer names units */
+    uint64_t *sums; /**< Active, parallel to units: sums of the ids' mkv_unit_mix() */
     uint32_t num_units;
     void *meta;
     size_t meta_length;
     void *done_data; /**< Active side's bytes for its DONE */
     size_t done_length;
-    struct mkv_packet *fin; /**< WRITE, active: made before all has moved; NULL: none */
-    uint64_t fin_bytes;     /**< Bytes that the FIN reports as moved */
+    struct mkv_packet *fin; /**< WRITE, active: FIN, encoded while the blocks move */
+    uint64_t fin_bytes; /**< Bytes that fin reports; fin is sent only if they match */
 
     mkv_leg_state_t state; /**< Changed by mkv_leg_take() alone; atomic */
-    const char *waits;     /**< Condition at the last change; or NULL; atomic */
-    mkv_status_t status;   /**< MKV_INPROGRESS until it is complete or fails; atomic */
-    char *error;           /**< Set before a failing status; NULL: none, or no memory */
-    bool is_quiet;         /**< mkv_leg_attr_t's, as of the last change; atomic */
+    const char *waits;   /**< Text of the condition that the leg waited for at its last
+                            change; NULL: none; atomic */
+    mkv_status_t status; /**< MKV_INPROGRESS until it is complete or fails; atomic */
+    char *error;         /**< Set before a failing status; NULL: none, or no memory */
+    bool is_quiet; /**< Value of mkv_leg_attr_t::is_quiet at the last change; atomic */
     mkv_leg_puts_t puts;
-    uint64_t seen;        /**< mkv_peer_check_late_drain() */
-    bool is_owner;        /**< Its units are counted: owner.c */
-    bool is_answer;       /**< The TERM answers one from before the open */
+    uint64_t seen;  /**< State of mkv_peer_check_late_drain(); 0 at first */
+    bool is_owner;  /**< The exposed blocks are counted in ctx->owners: owner.c */
+    bool is_answer; /**< The leg failed by a TERM of an instance that had no nonce of
+                       this side yet; our own TERM answers it */
     bool is_peer_drained; /**< The peer cannot touch our memory any more */
 } mkv_leg_t;
 
@@ -117,10 +125,10 @@ struct mkv_xfer {
     mkv_status_t status;     /**< Set before a terminal state, as the text; atomic */
     const char *error;       /**< Text of the status; "": none */
     char *error_text;        /**< Memory of that text, to be freed */
-    const mkv_leg_t *failed; /**< The first leg that did; NULL: none */
+    const mkv_leg_t *failed; /**< The first leg that failed; NULL: none */
     bool is_quiet, is_quarantined; /**< Atomic */
-    bool has_done_data;            /**< Bytes were given for DONE */
-    uint8_t times_due; /**< Bits: of times, which the next step sets: trace.h */
+    bool has_done_data; /**< mkv_xfer_seal_data() has stored bytes for DONE in a leg */
+    uint8_t times_due;  /**< Bit i: the next step sets times[i]: trace.h */
     uint64_t open_time, deadline;
     mkv_status_t deadline_status;
     uint64_t timeouts[MKV_NUM_TIMEOUTS]; /**< Timeouts in ns */
@@ -131,7 +139,7 @@ struct mkv_xfer {
     mkv_expect_t *expect;
     size_t num_expect;
     uint64_t posted, completed, bytes, num_ucp_calls; /**< By MKV_ADD() */
-    unsigned num_events;                              /**< Reserved */
+    unsigned num_events; /**< Event nodes that are reserved for the transfer */
     uint32_t num_legs;
     mkv_leg_t legs[];
 };
