@@ -68,16 +68,16 @@ typedef struct muct_rdma_ep_addr {
                               credits */
     uint32_t receive_size; /**< Bytes of each receive, header included */
     uint8_t max_reads;     /**< Reads and atomics it answers at once, 0 to 127 */
-    bool is_read_wish;     /**< The sender's device has not granted them yet */
+    bool is_read_wish;     /**< The sender's device has not granted max_reads yet */
     uint64_t flush_addr;   /**< Memory that connected peers read to flush writes */
-    uint32_t flush_rkey;   /**< Its key */
+    uint32_t flush_rkey;   /**< Remote key of that memory */
     uint32_t ctl_qp;       /**< Control qp for recovery messages, 0: none */
     uint32_t qp_nums[MUCT_RDMA_ADDR_MAX_QPS];
     bool has_ece; /**< ECE fits into the address; up to MUCT_RDMA_ECE_MAX_QPS */
     muct_rdma_ece_t ece;
 } muct_rdma_ep_addr_t;
 
-/** Field of a peer's bytes that cannot be right. */
+/** Invalid field of an address or message, for a log line. */
 typedef struct muct_rdma_fault {
     const char *field;
     uint64_t value;

@@ -14,7 +14,7 @@
 typedef struct muct_rdma_family {
     const char *name;
     uint32_t vendor_id;    /**< vendor_id of ibv_device_attr; 0 for all others */
-    bool is_peermem_first; /**< Of GPU memory */
+    bool is_peermem_first; /**< GPU memory is registered faster by peer memory */
     bool needs_dmabuf;     /**< GPU memory needs a dma-buf */
     bool has_larger_mrs;   /**< The device registers more than its max_mr_size */
     unsigned num_qps;

@@ -22,7 +22,7 @@
 typedef struct muct_rdma_route {
     uint8_t prefix[16]; /**< Format of a GID: IPv4 addresses are mapped */
     uint8_t length;     /**< Bits */
-    bool is_direct;     /**< By no gateway */
+    bool is_direct;     /**< The route has no gateway */
 } muct_rdma_route_t;
 
 typedef struct muct_rdma_routes {

@@ -29,12 +29,12 @@ typedef struct muct_rdma_ctl_peer {
     struct ibv_ah *ah; /**< NULL: not made yet, or its creation failed */
 } muct_rdma_ctl_peer_t;
 
-/** Numbers that are remembered. */
+/** Number of former queue pair numbers that are remembered. */
 #define MUCT_RDMA_CTL_PAST 8
 
 typedef struct muct_rdma_ctl {
     struct ibv_qp *ibv;                /**< NULL when there is none */
-    uint32_t past[MUCT_RDMA_CTL_PAST]; /**< Earlier numbers, 0 for none */
+    uint32_t past[MUCT_RDMA_CTL_PAST]; /**< Numbers of former queue pairs; 0: none */
     unsigned num_past;
     muct_rdma_cq_t *cq;
     uint64_t id; /**< High half of the wr_ids */
@@ -43,10 +43,11 @@ typedef struct muct_rdma_ctl {
     muct_rdma_mem_t *mem;
     unsigned num_sends; /**< Sends posted and not completed */
     unsigned num_recvs;
-    unsigned next_send;  /**< Buffer */
-    bool is_broken;      /**< Failed; until all work requests have completed */
-    bool is_given_up;    /**< Failed for good */
-    bool has_refused;    /**< A datagram was dropped, logged */
+    unsigned next_send;  /**< Index of the next send buffer */
+    bool is_broken;      /**< A work request failed: nothing is sent before a restart */
+    bool is_given_up;    /**< All restarts have failed: nothing is sent any more */
+    bool has_refused;    /**< A warning reported an invalid datagram; others follow at
+                            level debug */
     unsigned num_failed; /**< Failed restarts in a row; 0: no restart is due */
     uint64_t restart_ms; /**< Time of the next restart */
     unsigned num_peers;

@@ -24,7 +24,7 @@
 #define MUCT_RDMA_CTL_MSG_SIZE 119
 
 typedef enum {
-    MUCT_RDMA_CTL_RENEW = 1, /**< These are my new queue pairs */
+    MUCT_RDMA_CTL_RENEW = 1, /**< The sender has new queue pairs, which are named */
     MUCT_RDMA_CTL_GONE = 2   /**< There is no such endpoint, or it has failed */
 } muct_rdma_ctl_type_t;
 
@@ -44,7 +44,7 @@ typedef struct muct_rdma_ctl_msg {
     uint32_t received;  /**< Messages that have arrived since the beginning */
     uint32_t psn;       /**< First packet number, 24 bits, of every queue pair */
     uint32_t ctl_qp;    /**< Control qp that receives answers */
-    muct_rdma_dev_addr_t dev; /**< The sender's, as it is now */
+    muct_rdma_dev_addr_t dev; /**< Present address of the sender's device */
     uint8_t num_qps;
     uint32_t qp_nums[MUCT_RDMA_ADDR_MAX_QPS];
     muct_rdma_ece_t ece; /**< ECE of those queue pairs */

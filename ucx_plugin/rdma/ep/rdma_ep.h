@@ -48,14 +48,18 @@ struct muct_rdma_chan {
     uint32_t place;
     uint32_t first_qp_num; /**< Number in the endpoint's address */
     uint32_t flushed;      /**< Work requests before this one have completed */
-    bool is_given;         /**< Work requests that the send queue counts as posted */
-    uint64_t id;           /**< High half of its wr_ids */
-    uint32_t fence_index;  /**< Index the last fence waits for, if is_fenced */
-    bool has_writes;       /**< Since the last remote flush */
-    bool is_watched;       /**< Work was in flight at the last check; rdma_watch.h */
+    /** The queue pair has the work requests that sq counts as posted. False from its
+     *  creation in a recovery until they are posted to it */
+    bool is_given;
+    uint64_t id;          /**< High half of its wr_ids */
+    uint32_t fence_index; /**< Value of sq.head at the last fence: while is_fenced, new
+                             operations wait until sq.tail reaches it */
+    bool has_writes; /**< Writes were posted since the peer's flush page in host memory
+                        was last read */
+    bool is_watched; /**< Work was in flight at the last check; rdma_watch.h */
     unsigned num_checks;   /**< Checks in a row without a completion */
-    uint32_t watched_tail; /**< sq.tail before those */
-    uint64_t watched_ms;   /**< Time of the first of them */
+    uint32_t watched_tail; /**< sq.tail at the check at which num_checks was 0 */
+    uint64_t watched_ms;   /**< Time of that check */
     uint64_t gpus_written; /**< Bit of each GPU written to since the last flush */
 };
 
@@ -63,16 +67,16 @@ struct muct_rdma_chan {
 typedef struct muct_rdma_rx {
     muct_rdma_buf_t **ring;
     uint32_t mask;
-    uint32_t head;         /**< Next to post */
-    uint32_t tail;         /**< Next to be received into */
-    uint32_t missing_ctl;  /**< Consumed by credit messages, not reposted */
-    uint32_t missing_data; /**< Consumed by other messages, not reposted */
-    uint32_t owed;         /**< Posted again and not reported to the peer yet */
-    uint32_t depth;        /**< Receives for other messages, posted or missing */
-    uint32_t grown;        /**< tail when that was set */
-    uint32_t first;        /**< Initial depth, sent to the peer */
-    bool lacks_keys;       /**< The carrier has no keys for more */
-    uint64_t id;           /**< High half of the wr_ids */
+    uint32_t head;         /**< Index of the next receive to post */
+    uint32_t tail;         /**< Index of the receive that takes the next message */
+    uint32_t missing_ctl;  /**< Receives that credit messages took, not reposted yet */
+    uint32_t missing_data; /**< Receives that other messages took, not reposted yet */
+    uint32_t owed;   /**< Reposted receives that are not credits of the peer yet */
+    uint32_t depth;  /**< Receives for messages but credits, posted or missing */
+    uint32_t grown;  /**< Value of tail when depth was last raised */
+    uint32_t first;  /**< Initial depth, sent to the peer */
+    bool lacks_keys; /**< The carrier has no key for another buffer: depth stays */
+    uint64_t id;     /**< High half of the wr_ids */
 } muct_rdma_rx_t;
 
 /** A list of blocks, rdma_sgl.h; and one posted as there is room, rdma_sgl_defer.c. */
@@ -105,13 +109,15 @@ struct muct_rdma_ep {
     bool is_dispatching;
     bool is_canceled; /**< Canceled by a flush: errors are not reported to the user any
                        *   more */
-    bool is_held;     /**< The next room in the first queue is for the peer's gets */
-    bool has_event;   /**< Something ended since requests were called last */
-    bool wants_buf;   /**< An operation found no buffer since then */
-    bool has_work;    /**< Is in iface->work */
-    bool is_ahead;    /**< Created ahead; not handed to a user yet */
-    bool is_agreed;   /**< dest_reads is what the device has granted */
-    uint8_t announced_reads; /**< dest_reads in our address */
+    bool is_held;   /**< The next room in chans[0].sq is kept for answers to the peer's
+                       gets: own requests and the job wait */
+    bool has_event; /**< Work ended or credits came since pending requests were last
+                       called */
+    bool wants_buf; /**< An operation found no send buffer since then */
+    bool has_work;  /**< The endpoint is in iface->work */
+    bool is_ahead;  /**< Created ahead; not handed to a user yet */
+    bool is_agreed; /**< dest_reads is set, to the number that the device has granted */
+    uint8_t announced_reads; /**< Number of reads that our address has promised */
     uint8_t dest_reads;      /**< Reads that our queue pairs answer at once */
     uint32_t psn;
     uint64_t serial; /**< Serial number, larger than those of earlier endpoints */
@@ -119,27 +125,28 @@ struct muct_rdma_ep {
                                    next device when they are replaced; rdma_move.h */
     uint32_t num_sends; /**< Messages of any kind, posted or not, since the beginning */
     muct_rdma_ece_t ece;   /**< ECE offered, then the one in use */
-    size_t max_simple;     /**< Bytes of a transfer that is worth one work request */
+    size_t max_simple;     /**< Most bytes of a put or get that is one work request */
     uint32_t credits;      /**< Active messages we may send */
-    uint32_t credit_batch; /**< Owed receives that are worth a message */
+    uint32_t credit_batch; /**< rx.owed at which a message of its own carries credits */
     unsigned max_message;  /**< Bytes of an active message, header included */
     muct_rdma_rx_t rx;
     muct_rdma_pending_t pending;
     muct_rdma_job_t *job;       /**< NULL when there is none */
     muct_rdma_pull_t *pull;     /**< NULL when there is none */
     muct_rdma_served_t *served; /**< NULL before the first request */
-    uint32_t
-        own_end; /**< The last of chans[0] that the user's operations posted, ... */
-    uint32_t extra_end;   /**< ... if its head is this, ... */
-    uint64_t extra_bytes; /**< ... and its sum of bytes this */
+    /** Index in chans[0].sq behind the last work request of a user's operation. Valid
+     *  only while head and bytes of that queue are extra_end and extra_bytes, so that
+     *  answers and credits alone follow: muct_rdma_ep_begin_extra() */
+    uint32_t own_end;
+    uint32_t extra_end;   /**< head of chans[0].sq behind the last answer or credits */
+    uint64_t extra_bytes; /**< bytes of chans[0].sq at that time */
     ucs_list_link_t list;
     ucs_list_link_t work;
     muct_rdma_recover_t recover;
     muct_rdma_dev_addr_t peer; /**< Present address, with the incarnation of its keys */
     muct_rdma_ep_addr_t peer_ep;
-    muct_rdma_gpu_page_t gpu_pages[MUCT_RDMA_KEY_NUM_GPUS]; /**< Pages of the peer's
-                                                                 GPUs, once a bit was
-                                                                 set */
+    /** Flush pages of the peer's GPUs, each valid after the first write to its GPU */
+    muct_rdma_gpu_page_t gpu_pages[MUCT_RDMA_KEY_NUM_GPUS];
     muct_rdma_chan_t chans[];
 };
 

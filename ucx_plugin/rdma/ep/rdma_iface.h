@@ -54,11 +54,11 @@ typedef struct muct_rdma_iface {
     muct_rdma_domain_t domain;
     muct_rdma_qp_path_t path; /**< Part of the path that all endpoints share */
     muct_rdma_cq_set_t cqs;
-    unsigned next_cq; /**< Polled last, where not all are */
+    unsigned next_cq; /**< Index of the queue polled last, where not all are polled */
     muct_rdma_buf_pool_t tx_pool;
     muct_rdma_buf_pool_t rx_pool;
-    muct_rdma_mem_t *flush_mem; /**< The memory domain's; target of the bytes that such
-                                 *   reads return */
+    muct_rdma_mem_t *flush_mem; /**< The memory domain's flush page; it also takes the
+                                 *   bytes that reads of peers' flush pages return */
     const muct_rdma_ep_listener_t *listener; /**< Listener of all endpoints */
     ucs_list_link_t eps;
     muct_rdma_stock_t stock;
@@ -72,7 +72,7 @@ typedef struct muct_rdma_iface {
     uint32_t free_place;
     unsigned num_eps;
     bool has_doomed;      /**< Some endpoints fail in the next progress */
-    bool has_auto_depth;  /**< TX_DEPTH is ours to choose */
+    bool has_auto_depth;  /**< TX_DEPTH is auto: many endpoints get shorter queues */
     unsigned num_missing; /**< Receives of all endpoints that are not posted */
     muct_rdma_sq_stats_t stats[MUCT_RDMA_ADDR_MAX_QPS]; /**< Sums over the i-th queue
                                                            pairs of all endpoints */
@@ -80,23 +80,23 @@ typedef struct muct_rdma_iface {
     bool has_tried_ctl;
     bool is_left_out;        /**< Receives could not be registered: the interface has no
                               *   capabilities */
-    unsigned recovery_tries; /**< Attempts of recovery in a row; 0: none ever */
+    unsigned recovery_tries; /**< Most recoveries of an endpoint in a row; 0: off */
     uint64_t recovery_timeout_ms;
     struct {
         uint64_t connections; /**< Connections re-established */
-        uint64_t wrs;         /**< Posted again */
+        uint64_t wrs;         /**< Work requests posted again */
         uint64_t moves;       /**< Endpoints moved to another device */
     } recovery_stats;
     ucs_list_link_t move_list; /**< Link for rdma_move.c */
     bool is_dead;              /**< The device is gone */
-    bool has_left;             /**< Endpoints have left the device, or failed */
+    bool has_left; /**< The endpoints of the dead device have moved or failed */
     bool same_rail;
     unsigned long ece;  /**< The user's setting, or 0 where the device has no ECE */
-    bool has_ece;       /**< Endpoint addresses have a field for it */
-    bool has_fixed_gid; /**< The user's choice */
+    bool has_ece;       /**< Endpoint addresses have a field for ECE */
+    bool has_fixed_gid; /**< The user has chosen the GID's index (GID_INDEX) */
     muct_rdma_reachability_t reachability;
     bool has_routes;
-    uint64_t routes_ms; /**< Time of the last read of routes */
+    uint64_t routes_ms; /**< Time at which routes was last read */
     muct_rdma_routes_t routes;
     uct_recv_desc_t release_desc;
     size_t rx_headroom;
@@ -106,13 +106,14 @@ typedef struct muct_rdma_iface {
     muct_rdma_async_sub_t async;
     unsigned async_countdown;
     uint64_t async_time_ms;
-    uint64_t recover_time_ms; /**< Last time the timer was set for recovery */
-    uint64_t port_down_ms;    /**< Since when the link is down; 0 when it is up */
+    uint64_t recover_time_ms; /**< Time at which the timer was last set for recovery; 0:
+                                 not set */
+    uint64_t port_down_ms;    /**< Time at which the link went down; 0: it is up */
     uint64_t port_down_timeout_ms;
     uint64_t watch_ms;      /**< Time within which a queue pair completes something;
                                rdma_watch.h */
-    uint64_t watch_time_ms; /**< Last check of it */
-    bool has_watch_timer;   /**< The timer is set for the next one */
+    uint64_t watch_time_ms; /**< Time of the last check of all queue pairs */
+    bool has_watch_timer;   /**< timer_fd is set for the next check */
 } muct_rdma_iface_t;
 
 /** Rounds of progress between two reads of the device's events. */

@@ -25,7 +25,7 @@ struct muct_rdma_ep;
 struct muct_rdma_iface;
 
 typedef struct muct_rdma_stock {
-    ucs_list_link_t ready; /**< By ep->list */
+    ucs_list_link_t ready; /**< Complete endpoints without a user, by ep->list */
     unsigned num_ready;
     struct muct_rdma_ep *next; /**< Endpoint being created, or NULL */
     bool has_failed;           /**< The device refused one: no more are made */

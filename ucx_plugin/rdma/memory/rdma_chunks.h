@@ -19,13 +19,13 @@
 #include <stdint.h>
 
 typedef struct muct_rdma_chunk {
-    uint64_t end; /**< Address behind it */
-    uint64_t id;  /**< 0: unknown */
+    uint64_t end; /**< Address behind the allocation */
+    uint64_t id;  /**< Number of the allocation in the runtime; 0: unknown */
 } muct_rdma_chunk_t;
 
 typedef struct muct_rdma_chunks {
-    muct_rdma_chunk_t *list; /**< By address */
-    unsigned num;            /**< 0: unknown */
+    muct_rdma_chunk_t *list; /**< Adjacent allocations, by address */
+    unsigned num;            /**< Entries of list; 0: the allocations are unknown */
     bool may_move; /**< Memory of hipMemMap(): UCX hooks no call that changes it */
 } muct_rdma_chunks_t;
 

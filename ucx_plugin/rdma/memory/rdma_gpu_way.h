@@ -39,7 +39,7 @@ typedef struct muct_rdma_gpu_ways {
     unsigned num;
     muct_rdma_gpu_way_t list[2]; /**< Ways in the order in which they are tried */
     bool may_crash; /**< An export by this release of ROCm may end the process */
-    char why[MUCT_RDMA_GPU_WAY_WHY]; /**< The reason of the first, to end a message */
+    char why[MUCT_RDMA_GPU_WAY_WHY]; /**< Reason for list[0], as the end of a message */
 } muct_rdma_gpu_ways_t;
 
 /**

@@ -40,11 +40,11 @@ struct muct_rdma_mem {
     unsigned num;                     /**< Chunks */
     const muct_rdma_gpu_page_t *page; /**< GPU's flush page; NULL: host memory */
     struct ibv_pd *pd;
-    int access; /**< As registered */
+    int access; /**< IBV_ACCESS_* flags of the registration */
     bool is_gpu;
-    bool is_plain;             /**< One chunk */
-    bool may_invalidate;       /**< A key was packed for it */
-    muct_rdma_chunks_t chunks; /**< GPU memory: as registered */
+    bool is_plain;             /**< The region is one chunk, with one key */
+    bool may_invalidate;       /**< A key was packed with a flag for invalidation */
+    muct_rdma_chunks_t chunks; /**< Allocations of GPU memory at the registration */
     ucs_list_link_t list;      /**< Link in the list of all regions of the process */
     muct_rdma_mem_t
         *twins; /**< Registrations of the same memory with other devices, for endpoints

@@ -15,7 +15,7 @@
 typedef struct muct_rdma_rkeys_entry {
     muct_rdma_key_t key; /* first member: callers hold a pointer to the key */
     ucs_list_link_t list;
-    uint64_t group; /* keys of one region with all devices */
+    uint64_t group; /* number that the keys of one region with all devices share */
 } muct_rdma_rkeys_entry_t;
 
 /* A process holds tens of thousands of keys, those of one device are some hundred. */
@@ -23,11 +23,11 @@ typedef struct muct_rdma_rkeys_entry {
 
 static struct {
     pthread_mutex_t lock;
-    ucs_list_link_t lists[1 << MUCT_RDMA_RKEYS_LISTS_SHIFT]; /* by device; zeros: empty
-                                                              */
+    /* entries by hash of their incarnation; a list of zeros is empty */
+    ucs_list_link_t lists[1 << MUCT_RDMA_RKEYS_LISTS_SHIFT];
     uint64_t num_groups;
-    pid_t pid; /* differs in a forked child */
-    uint64_t process;
+    pid_t pid; /* process that drew the number below; a forked child draws another */
+    uint64_t process; /* upper 48 bits of the process's incarnations; the lower are 0 */
     uint16_t num_openings;
 } muct_rdma_rkeys = {
     .lock = PTHREAD_MUTEX_INITIALIZER,

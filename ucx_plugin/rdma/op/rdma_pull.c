@@ -64,8 +64,9 @@ typedef struct muct_rdma_piece {
     uint64_t local;  /* address at the requesting side */
     uint32_t remote_key;
     uint32_t local_key;
-    uint32_t local_device; /* device of that key, in requests of the peer */
-    uint32_t epoch;        /* of the connection that sent it, in our requests */
+    uint32_t local_device; /* peer's requests: low half of the incarnation of
+                              local_key's device */
+    uint32_t epoch;        /* own requests: recover.epoch when the request was sent */
     uint32_t length;
 } muct_rdma_piece_t;
 
@@ -73,9 +74,10 @@ struct muct_rdma_pull {
     uint32_t num;
     uint32_t sent;
     uint32_t ended;
-    bool has_reads;       /* the peer has granted reads */
+    bool has_reads;       /* the last answer had flag READS, and this side may read */
     uint64_t gpus;        /* bit mask of our GPUs with writes that no read has pushed */
-    muct_rdma_buf_t *buf; /* room for a request until its answer, or NULL */
+    muct_rdma_buf_t *buf; /* buffer of the get, which lends its memory to the request;
+                             NULL: the get has no buffer */
     muct_rdma_done_t done;
     void *arg;
     muct_rdma_piece_t pieces[];

@@ -18,7 +18,7 @@ typedef struct muct_rdma_sgl_writer {
     muct_rdma_ep_t *ep;
     muct_rdma_chan_t *chan;
     struct ibv_send_wr *wr;     /* the open work request, or NULL */
-    const muct_rdma_key_t *key; /* of wr */
+    const muct_rdma_key_t *key; /* remote key of wr */
     size_t wr_length;
     uint64_t wr_end;     /* remote address behind wr */
     size_t piece;        /* most bytes of a work request */
@@ -26,7 +26,7 @@ typedef struct muct_rdma_sgl_writer {
     uint64_t chan_bytes; /* bytes of this list on the present queue pair */
     enum ibv_wr_opcode opcode;
     uct_completion_t *comp;
-    int num_segments; /* work requests ended on a queue pair */
+    int num_segments; /* parts of the list that were ended, each on a queue pair */
     size_t
         run_end; /* blocks before this index have the same keys as their predecessor */
     unsigned max_sge;

@@ -76,20 +76,21 @@ struct muct_rdma_sq {
     uint32_t head;
     uint32_t posted;
     uint32_t tail;
-    uint32_t mark_head; /**< Marks, which grow as head and tail do */
-    uint32_t mark_tail;
-    uint32_t mask; /**< Places for marks, less one; they grow with use */
+    uint32_t mark_head; /**< Index of the next mark to be made */
+    uint32_t mark_tail; /**< Index of the next mark to be called back */
+    uint32_t mask;      /**< Number of places for marks, a power of two, less one */
     uint32_t depth;
     uint32_t max_inline; /**< Bytes */
     uint32_t max_sge;
     uint32_t batch;      /**< Most work requests of a chain */
-    uint32_t wr_mask;    /**< Entries, less one */
-    uint32_t grow_above; /**< Requests in flight above which it grows */
-    unsigned next_flags; /**< IBV_SEND_FENCE for the next one, or 0 */
+    uint32_t wr_mask;    /**< Number of entries of wrs, a power of two, less one */
+    uint32_t grow_above; /**< Work requests in flight above which the rings double */
+    unsigned next_flags; /**< Flags of the next work request: IBV_SEND_FENCE, or 0 */
     int error;      /**< errno of an ibv_post_send() that cannot be repeated, or 0 */
     bool is_lost;   /**< The error would occur on any new queue pair as well */
     bool keep;      /**< Keep each entry until its completion */
-    bool is_stuck;  /**< The device accepted only a part: repeat, accept no more */
+    bool is_stuck;  /**< Nothing can be added: the device accepted a part of a chain, or
+                       the queue is suspended or lost */
     uint8_t state;  /**< MUCT_RDMA_SQ_* */
     uint64_t bytes; /**< Sum over all work requests, up to head */
     uint64_t ended; /**< Bytes up to the last mark that was called back */
@@ -97,10 +98,10 @@ struct muct_rdma_sq {
     struct ibv_send_wr *wrs;
     struct ibv_sge *sges;
     uint8_t *inline_data;
-    ucs_list_link_t *dirty; /**< Queues with a chain to post, of the interface */
+    ucs_list_link_t *dirty; /**< Interface's list of queues with a chain to post */
     ucs_list_link_t dirty_link;
     bool is_dirty;
-    uint64_t rung; /**< Bytes posted, of those up to head */
+    uint64_t rung; /**< Value of bytes that stats includes: at the last full post */
     muct_rdma_sq_stats_t *stats;
     muct_rdma_sq_move_t move; /**< Valid with MUCT_RDMA_SQ_MOVED */
 };
