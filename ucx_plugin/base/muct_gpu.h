@@ -197,7 +197,8 @@ typedef struct muct_gpu {
                               in the owner's network namespace only */
     bool ipc_close_races; /**< hipIpcCloseMemHandle() may crash during a concurrent call
                            */
-    bool keeps_errors;    /**< Errors stay until queried; NOT_READY is no error */
+    bool keeps_errors;    /**< The last error stays until it is read, and is never
+                               NOT_READY */
 } muct_gpu_t;
 
 /** Kind of memory at an address. */

@@ -17,7 +17,7 @@ typedef struct muct_copy_job {
     size_t length;
     muct_gpu_place_t dst_place;
     muct_gpu_place_t src_place;
-    muct_copy_queue_t *queue; /**< NULL: the processor */
+    muct_copy_queue_t *queue; /**< Queue that copies; NULL: the processor copies */
 } muct_copy_job_t;
 
 

@@ -26,9 +26,9 @@
 typedef struct muct_copy_iface {
     uct_base_iface_t super;
     muct_copy_md_t *md;
-    uint64_t id; /**< Address, unique among interfaces */
+    uint64_t id; /**< Random number that is the interface's address */
     muct_copy_queue_t *queues[MUCT_COPY_MAX_DEVICES];
-    unsigned num_queues; /**< Devices with a smaller ordinal may have one */
+    unsigned num_queues; /**< Highest ordinal of a device with a queue, plus 1 */
     int event_fd;
     bool is_armed; /**< A thread may sleep on the event descriptor */
     size_t seg_size;

@@ -39,8 +39,8 @@ typedef struct muct_copy_queue {
     muct_copy_op_t **tail;
     muct_copy_op_t *free_ops;
     unsigned num_looks;    /**< Polls of the mark without a change */
-    uint32_t doubted_mark; /**< Newest copy at the start of the present delay */
-    long doubted_at;       /**< Time of the last runtime query, in s */
+    uint32_t doubted_mark; /**< Value of last_mark when the present delay began */
+    long doubted_at;       /**< Start of the delay, or last query in it, in s */
 } muct_copy_queue_t;
 
 

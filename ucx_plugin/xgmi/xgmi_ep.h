@@ -39,16 +39,17 @@ typedef struct muct_xgmi_ep {
     ucs_status_t status;   /**< Status of new operations; the first error stays */
     bool is_reported;      /**< The error was reported to the user */
     bool is_dispatching;   /**< A pending request is being tried */
-    unsigned num_not_over; /**< Operations */
-    uint64_t stamps[MUCT_XGMI_MAX_QUEUES]; /**< Last batch with an operation */
-    uint64_t move;                         /**< Stamp of the last move */
-    muct_xgmi_hold_t hold;                 /**< Mappings of the waiting operation */
+    unsigned num_not_over; /**< Number of copies and moves that are not over */
+    /** By index of the queue: stamp of the last batch with an operation */
+    uint64_t stamps[MUCT_XGMI_MAX_QUEUES];
+    uint64_t move;         /**< Stamp of the last move */
+    muct_xgmi_hold_t hold; /**< Mappings of the waiting operation */
     bool is_opening; /**< The last operation got no resource because a mapping is being
                         opened */
     uint64_t num_opened; /**< Mappings that the cache had opened before the request */
     muct_xgmi_outbox_t *claim;  /**< Place in the peer's box; NULL: it has none */
     muct_xgmi_outbox_t *outbox; /**< The same outbox, set with the first message */
-    bool has_sent;   /**< Messages since the last check that the peer lives */
+    bool has_sent;   /**< Messages were sent since the last check that the peer lives */
     bool wants_room; /**< The last operation got no resource because the outbox is full
                       */
     uct_pending_req_t *pending;

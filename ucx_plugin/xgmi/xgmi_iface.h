@@ -59,7 +59,7 @@ typedef struct muct_xgmi_iface {
     muct_xgmi_queue_t *queues[MUCT_XGMI_NUM_DIRS][MUCT_XGMI_MAX_DEVICES];
     muct_xgmi_queue_t *all[MUCT_XGMI_MAX_QUEUES]; /**< The existing queues, by index */
     unsigned num_queues;
-    bool has_messages;         /**< As configured */
+    bool has_messages;         /**< Option MESSAGES: the interface may carry messages */
     bool is_out_of_resources;  /**< Set until an operation ends */
     bool has_unreported_error; /**< An endpoint has failed and its error is not reported
                                   yet */
@@ -80,7 +80,7 @@ typedef struct muct_xgmi_iface {
     muct_xgmi_stage_t stage;
     muct_xgmi_moves_t moves;
     muct_xgmi_flush_t *free_flushes;
-    uct_completion_t fences;  /**< Count: fences with copies before them */
+    uct_completion_t fences;  /**< count is the number of fences that wait for copies */
     muct_xgmi_inbox_t *inbox; /**< NULL: no messages */
     int epoll_fd;
     bool yields_lock;       /**< Arming may release the worker's lock */

@@ -40,8 +40,8 @@ typedef struct muct_xgmi_inval_watch {
 /** An invalidated registration. */
 typedef struct muct_xgmi_inval_mem {
     uint32_t slot;
-    uint64_t address; /**< Address for the log, like the length */
-    uint64_t length;
+    uint64_t address; /**< Start of the memory, for the log */
+    uint64_t length;  /**< Bytes of the memory, for the log */
 } muct_xgmi_inval_mem_t;
 
 /** Invalidations of one memory domain. */
@@ -49,8 +49,8 @@ typedef struct muct_xgmi_invals {
     pthread_mutex_t lock;
     unsigned timeout_ms;
     atomic_uint count;                /**< Unfinished invalidations */
-    struct muct_xgmi_inval *head;     /**< List head, under the lock */
-    muct_xgmi_inval_watch_t *watches; /**< With the lock */
+    struct muct_xgmi_inval *head;     /**< Unfinished ones; guarded by the lock */
+    muct_xgmi_inval_watch_t *watches; /**< Interfaces; guarded by the lock */
 } muct_xgmi_invals_t;
 
 

@@ -55,11 +55,11 @@ typedef struct muct_xgmi_mem {
     int device; /**< Device of the memory; for host memory: the device that copies */
     bool is_host;
     bool is_private;       /**< Not memory of a file that peers can map */
-    bool may_copy;         /**< Peers may nevertheless have the kernel copy it */
-    muct_pin_t pin;        /**< Of host memory */
+    bool may_copy;         /**< Peers may have the kernel copy it, if it is private */
+    muct_pin_t pin;        /**< Pin of host memory */
     muct_xgmi_file_t file; /**< File of host memory, once a key was packed */
     bool has_slot;
-    bool may_invalidate; /**< A key was packed for it */
+    bool may_invalidate; /**< A key was packed with the flag for invalidation */
     uint32_t slot;
     uint32_t generation;
     muct_xgmi_export_t export;  /**< Allocation of the last key */

@@ -25,7 +25,7 @@ struct muct_xgmi_move {
     uint64_t remote;
     uint64_t length;
     uint64_t started;   /* bytes that were put into segments so far */
-    unsigned num_parts; /* in segments */
+    unsigned num_parts; /* parts of the move in segments that are not finished */
     uint64_t stamp;
     ucs_status_t status;
     uct_completion_t *comp;

@@ -59,7 +59,7 @@ typedef struct muct_xgmi_moves_marker {
 typedef struct muct_xgmi_part {
     muct_xgmi_move_t *move;
     uint64_t local;  /**< The user's memory */
-    uint64_t host;   /**< Same address, or the place in the buffer */
+    uint64_t host;   /**< local, or the place in the segment's buffer */
     uint64_t remote; /**< The owner's address */
     uint64_t length;
     ucs_status_t status;
@@ -80,16 +80,16 @@ typedef struct muct_xgmi_moves {
     muct_xgmi_mover_t mover;
     muct_xgmi_moves_fail_t fail;
     muct_xgmi_stage_t stage;
-    ucs_list_link_t list;   /**< In the order of posting */
+    ucs_list_link_t list;   /**< All moves, in the order of posting */
     unsigned count;         /**< Number of moves in the list */
-    muct_xgmi_move_t *next; /**< First one with bytes that are in no segment, or NULL */
+    muct_xgmi_move_t *next; /**< First move with bytes in no segment, or NULL */
     uint64_t stamp;         /**< Stamp of the last move */
     bool is_fenced; /**< A fence waits for moves, and later operations for the fence */
     bool has_work;  /**< Progress may cut a segment */
     bool is_closing;
     muct_xgmi_moves_marker_t *markers, **last_marker;
     muct_xgmi_segment_t *free;
-    muct_xgmi_segment_t *read; /**< Read from a peer, to be copied to the GPU */
+    muct_xgmi_segment_t *read; /**< Segments read from peers, to be copied to a GPU */
     muct_xgmi_segment_t segments[MUCT_XGMI_NUM_SEGMENTS];
 } muct_xgmi_moves_t;
 

@@ -48,8 +48,8 @@ typedef struct muct_xgmi_sgl_last {
     uint64_t local, remote; /* offsets to add to local and remote addresses */
     muct_xgmi_window_t window;
     uint64_t length;
-    uint64_t num_tiles;    /* if the destination is aligned; 0: no length is known */
-    uint64_t max_distance; /* largest offset of its remote address in the window */
+    uint64_t num_tiles;    /* tiles of length aligned bytes; 0: length is not set */
+    uint64_t max_distance; /* largest offset in the window at which length bytes fit */
 } muct_xgmi_sgl_last_t;
 
 /* The memory or the key differs from the previous entry's. */
@@ -244,8 +244,8 @@ static UCS_F_ALWAYS_INLINE muct_xgmi_sgl_pair_t muct_xgmi_sgl_pair(const void *a
 
 /* Expected values of four entries of a run. */
 typedef struct muct_xgmi_sgl_four {
-    muct_xgmi_sgl_pair_t locals, remotes;           /* of the first two */
-    muct_xgmi_sgl_pair_t next_locals, next_remotes; /* from two to the next two */
+    muct_xgmi_sgl_pair_t locals, remotes;           /* addresses of the first two */
+    muct_xgmi_sgl_pair_t next_locals, next_remotes; /* step to the next two entries */
     muct_xgmi_sgl_pair_t lengths;
 } muct_xgmi_sgl_four_t;
 
@@ -545,11 +545,10 @@ static UCS_F_ALWAYS_INLINE ucs_status_t muct_xgmi_sgl_add(muct_xgmi_queue_t *que
     return (status == UCS_ERR_NO_ELEM) ? UCS_OK : status;
 }
 
-/* Changes of a list to a queue, for undoing them. */
-/* The queues of a list, each with its state before the list */
+/* The queues that a list has changed, each with its state before the list. */
 typedef struct muct_xgmi_sgl_queues {
     unsigned num;
-    uint64_t seen; /* devices */
+    uint64_t seen; /* bit mask of the devices with a queue in touched */
     struct {
         muct_xgmi_queue_t *queue;
         muct_xgmi_mark_t mark;

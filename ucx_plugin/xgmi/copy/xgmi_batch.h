@@ -26,7 +26,7 @@ typedef struct muct_xgmi_use {
     const muct_xgmi_region_t *region;
     uint32_t slot;
     uint32_t generation;
-    uint64_t start; /* our address */
+    uint64_t start; /* address of the registered part in this process */
     uint64_t length;
 } muct_xgmi_use_t;
 
@@ -40,19 +40,20 @@ struct muct_xgmi_batch {
     muct_xgmi_marker_t *markers, **markers_tail;
     muct_xgmi_use_t *uses;
     unsigned num_uses, max_uses;
-    const muct_xgmi_peer_t *peers[MUCT_XGMI_MAX_COUNTED_PEERS]; /* each once */
+    const muct_xgmi_peer_t *peers[MUCT_XGMI_MAX_COUNTED_PEERS]; /* distinct owners */
     unsigned num_peers;
     muct_xgmi_run_t runs[MUCT_XGMI_MAX_RUNS];
     unsigned waits_for; /* bit mask of streams that the batch still waits for */
     bool has_launch;
-    unsigned used; /* waits_for and has_launch when the batch started */
-    bool was_launched;
+    unsigned used;          /* value of waits_for when the batch started */
+    bool was_launched;      /* value of has_launch when the batch started */
     unsigned launch_stream; /* index of the stream for its launch and calls */
     uint32_t sequence;
     uint64_t armed_at_ns; /* first time a thread slept for it; 0: never */
     ucs_status_t status;
     muct_hip_event_t events[MUCT_XGMI_MAX_STREAMS];
-    uint32_t marks[MUCT_XGMI_MAX_STREAMS]; /* where events are not queried */
+    /* mark of the batch in each stream, to wait for where events must not be queried */
+    uint32_t marks[MUCT_XGMI_MAX_STREAMS];
 };
 
 

@@ -38,13 +38,13 @@ typedef struct muct_xgmi_gather {
     pthread_t thread;     /**< Thread that opened the list */
     bool is_urgent;       /**< A caller waits for the list */
     size_t count;         /**< Operations at the last check */
-    size_t num_closed;    /**< Operations in started lists since then */
+    size_t num_closed;    /**< Operations of started lists that no check has counted */
     unsigned num_alone;   /**< Successive lists that had one operation and nothing in
                            *   flight before */
-    uint64_t opened_at;   /**< First check, in nanoseconds */
-    uint64_t row_at;      /**< First check of the present series */
+    uint64_t opened_at;   /**< Time of the first check of the open list, in ns */
+    uint64_t row_at;      /**< Time at which the series without a pause began, in ns */
     uint64_t grown_at;    /**< Time of the last check that found new operations */
-    uint64_t interval_ns; /**< Between operations, averaged */
+    uint64_t interval_ns; /**< Average time between two operations */
 } muct_xgmi_gather_t;
 
 

@@ -22,20 +22,21 @@
 #include <stdbool.h>
 
 
-/** A run that was added. A change of layout makes many runs of one kind at other
- * addresses.
+/** The last run that was added. A change of layout makes many runs of one kind at
+ * other addresses.
  */
 typedef struct muct_xgmi_alike {
     uint64_t dst_stride;
     uint64_t src_stride;
     uint64_t piece;
-    uint64_t bits;  /**< Of strides and piece; with those of the addresses they give the
-                         shape's unit */
-    uint64_t shape; /**< Index of the shape, as stored in an entry */
-    uint32_t low_bits; /**< Of these and the addresses */
+    uint64_t bits;     /**< OR of both strides and the piece. Its low bits, OR'ed with
+                            those of the addresses, determine the shape's unit */
+    uint64_t shape;    /**< Index of the shape, as stored in an entry */
+    uint32_t low_bits; /**< Low bits of the OR of bits and the run's addresses */
     uint32_t num_tiles;
-    uint32_t count; /**< Pieces; 0: there is none */
-    bool is_missed; /**< The next run of this kind had fewer pieces */
+    uint32_t count; /**< Pieces of the run; 0: there is no such run */
+    bool is_missed; /**< A run of this kind with fewer pieces followed; the next one
+                       replaces this run */
 } muct_xgmi_alike_t;
 
 
@@ -48,7 +49,7 @@ typedef struct muct_xgmi_list {
     uint64_t dst_end;         /**< End of the last entry's destination */
     uint64_t src_end;         /**< End of the last entry's source */
     uint32_t num_shapes;
-    muct_xgmi_shape_t shapes[MUCT_XGMI_MAX_SHAPES]; /**< Of its runs */
+    muct_xgmi_shape_t shapes[MUCT_XGMI_MAX_SHAPES]; /**< Shapes of the list's runs */
     muct_xgmi_alike_t alike;
 } muct_xgmi_list_t;
 

@@ -38,14 +38,14 @@ typedef struct muct_xgmi_mover {
     muct_xgmi_wake_t *wake; /**< Signalled once after @ref muct_xgmi_mover_arm */
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    muct_xgmi_job_t *first, **last; /**< To be run */
-    muct_xgmi_job_t *done;
+    muct_xgmi_job_t *first, **last; /**< Jobs that no thread has taken, oldest first */
+    muct_xgmi_job_t *done;          /**< Ended jobs, until muct_xgmi_mover_take() */
     _Atomic bool has_done;
-    _Atomic bool is_awaited;
+    _Atomic bool is_awaited; /**< The next job that ends signals wake, once */
     bool is_ending;
     pid_t pid;
-    cpu_set_t cpus; /**< Of the threads */
-    bool has_cpus;  /**< Else those of the thread that starts one */
+    cpu_set_t cpus; /**< CPUs that the threads use */
+    bool has_cpus;  /**< cpus is set; else a thread uses the CPUs of its creator */
     unsigned num_threads, num_idle, max_threads;
     pthread_t threads[MUCT_XGMI_MAX_MOVERS];
 } muct_xgmi_mover_t;

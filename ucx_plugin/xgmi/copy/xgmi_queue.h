@@ -68,10 +68,10 @@ typedef void (*muct_xgmi_op_done_t)(muct_xgmi_op_t *op, ucs_status_t status);
 /** Operation to complete when a batch is over. */
 struct muct_xgmi_op {
     muct_xgmi_op_done_t done;
-    void *owner;        /**< Argument of the callback; NULL after its owner's end */
-    void *arg;          /**< The callback's */
+    void *owner;        /**< Object that posted the operation; NULL after its end */
+    void *arg;          /**< Data for the callback, such as the user's completion */
     uint32_t end_entry; /**< End of its pieces in the list */
-    uint8_t end_run;    /**< End of its runs in the list */
+    uint8_t end_run;    /**< End of its runs in the runs of the batch */
     bool is_refused;    /**< The runtime refused some of its pieces; pieces of other
                              operations are copied */
 };
@@ -150,8 +150,8 @@ typedef struct muct_xgmi_run {
 typedef struct muct_xgmi_queue {
     muct_xgmi_list_t list;  /**< Open batch's list */
     uint64_t stamp;         /**< Open batch's stamp */
-    const void *last_local; /**< Operands of the last piece */
-    uint64_t last_remote;
+    const void *last_local; /**< Local memory of the last piece; NULL: none */
+    uint64_t last_remote;   /**< uid of the remote key of the last piece */
     size_t min_run;
     size_t skip;      /**< Pieces of lists to add before the next search for a run */
     size_t next_skip; /**< Pieces to skip when a search finds no run */
@@ -162,8 +162,8 @@ typedef struct muct_xgmi_queue {
     unsigned num_runs;              /**< Runs of the open batch */
     bool is_by_calls; /**< The open batch has memory that kernels cannot use */
     muct_xgmi_run_t *runs;
-    muct_xgmi_gather_t gather; /**< State of the open batch */
-    muct_xgmi_leave_t leave;   /**< State of the head */
+    muct_xgmi_gather_t gather; /**< Whether the open batch waits for more operations */
+    muct_xgmi_leave_t leave;   /**< Whether a finished head is left to its thread */
     muct_xgmi_window_t windows[MUCT_XGMI_NUM_WINDOWS];
 
     const muct_gpu_t *gpu;
@@ -181,17 +181,20 @@ typedef struct muct_xgmi_queue {
     pthread_t thread;     /**< The first thread that used the queue */
     struct muct_xgmi_queue *next; /**< Link of the queues of the process */
     unsigned num_polls;           /**< Polls since the last full check of the head */
-    bool is_notifying;            /**< The head's completion is due or done */
-    unsigned num_waits;           /**< Polls of the head that is not over */
-    uint64_t waits_since_ns;      /**< Time of the first ones; 0: none yet */
+    bool is_notifying;       /**< The runtime calls back at the head's end, or has */
+    unsigned num_waits;      /**< Polls that found the head not over */
+    uint64_t waits_since_ns; /**< Time from which late_ms counts for the head; 0: not
+                                set yet; UINT64_MAX: the delay was reported */
     muct_xgmi_launch_stream_t launch_streams[MUCT_XGMI_MAX_LAUNCH_STREAMS];
     unsigned num_launch_streams;
-    unsigned launch_stream;   /**< Index of the last used */
+    unsigned launch_stream;   /**< Index of the launch stream that was used last */
     volatile uint32_t *flags; /**< Pinned: for each launch stream the sequence of its
                                  last ended launch, followed by the last mark that each
                                  stream has reached */
     uint32_t marks[MUCT_XGMI_MAX_STREAMS]; /**< The last mark written to each stream */
-    muct_hip_event_t marker;               /**< Recorded now and then, never queried */
+    /** Event that is recorded before marks and now and then after launches, to release
+     *  copies and resources; never queried */
+    muct_hip_event_t marker;
     void *arrivals; /**< Device memory for the kernel: a line a launch stream */
     /** The first ones for launches and calls, the others for long runs */
     muct_hip_stream_t streams[MUCT_XGMI_MAX_STREAMS];

@@ -26,9 +26,9 @@ struct muct_xgmi_closer {
     const muct_gpu_t *gpu;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    muct_xgmi_closing_t *first; /* to be closed */
+    muct_xgmi_closing_t *first; /* mappings to close, in the order of the calls */
     muct_xgmi_closing_t **last;
-    unsigned num_left; /* includes the one that is being closed */
+    unsigned num_left; /* mappings to close, and the one that is being closed */
     bool has_thread;
     bool is_stopping;
     bool is_given_up;

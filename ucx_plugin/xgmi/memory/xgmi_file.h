@@ -29,11 +29,11 @@
 /** A part of a file that is mapped. */
 typedef struct muct_xgmi_file {
     uint64_t base;   /**< Page-aligned address of its mapping in this process */
-    uint64_t length; /**< Whole pages */
-    uint64_t offset; /**< In the file */
+    uint64_t length; /**< Bytes of the mapping, whole pages */
+    uint64_t offset; /**< Offset of base in the file */
     uint64_t device; /**< File system and number of the file */
     uint64_t inode;
-    int fd; /**< The owner's */
+    int fd; /**< Descriptor of the file in the owner's process */
 } muct_xgmi_file_t;
 
 

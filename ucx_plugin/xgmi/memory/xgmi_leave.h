@@ -33,9 +33,10 @@
 typedef struct muct_xgmi_leave {
     bool comes; /**< The posting thread makes progress and has completed the lists left
                    to it */
-    uint64_t over_at;   /**< First check of the list that was left; 0: none was */
-    uint64_t posted;    /**< Count of its posts at the last check */
-    uint64_t posted_at; /**< Last check that found more posts, in nanoseconds */
+    uint64_t over_at;   /**< Time of the first check of the list that is left, in ns;
+                         *   0: no list is left */
+    uint64_t posted;    /**< Number of the thread's posts at the last check */
+    uint64_t posted_at; /**< Time of the last check that found more posts, in ns */
 } muct_xgmi_leave_t;
 
 

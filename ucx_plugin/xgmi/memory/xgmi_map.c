@@ -51,12 +51,12 @@
 
 typedef struct muct_xgmi_map_region {
     muct_xgmi_region_t super;
-    struct muct_xgmi_map_region *next; /* in the bucket */
+    struct muct_xgmi_map_region *next; /* next region of the bucket */
     ucs_list_link_t idle;
     uint64_t owner;
     int device;
     bool is_host;
-    bool is_dropped;     /* not in a bucket */
+    bool is_dropped;     /* the region is in no bucket: no search finds it */
     ucs_status_t status; /* UCS_INPROGRESS: it is being opened */
     unsigned refs;
     muct_xgmi_mapping_t mapping;
@@ -74,13 +74,14 @@ struct muct_xgmi_map {
     muct_xgmi_way_t *ways;
     muct_xgmi_map_watch_t *watches;
     _Atomic uint64_t num_opened; /* counts failures as well */
-    ucs_list_link_t openings;    /* first come, first served of each peer */
+    ucs_list_link_t openings;    /* regions to open, in the order of their requests */
     ucs_list_link_t idle;
     unsigned num_idle;
     size_t idle_size;
     unsigned num_regions;
     bool has_warned; /* a warning about too low limits was logged */
-    uint64_t evicted[MUCT_XGMI_MAP_NUM_EVICTED]; /* identities, hashed by their value */
+    /* identities of regions that a limit has closed, each at the place of its hash */
+    uint64_t evicted[MUCT_XGMI_MAP_NUM_EVICTED];
     muct_xgmi_map_region_t *buckets[MUCT_XGMI_MAP_NUM_BUCKETS];
 };
 

@@ -25,8 +25,8 @@ typedef struct muct_xgmi_opener muct_xgmi_opener_t;
 /** One allocation to open; a member of the caller's object. */
 typedef struct muct_xgmi_opening {
     struct muct_xgmi_opening *next;
-    uint64_t owner; /**< The peer */
-    /** Opens it, in the peer's thread, and may free it. */
+    uint64_t owner; /**< Incarnation of the peer; its openings run in order */
+    /** Opens the allocation, in the peer's thread, and may free @a opening. */
     void (*run)(struct muct_xgmi_opening *opening);
 } muct_xgmi_opening_t;
 

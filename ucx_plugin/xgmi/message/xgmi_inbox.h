@@ -32,10 +32,12 @@ typedef struct muct_xgmi_inbox {
     int box_fd;
     int bell_fd;
     bool is_polling;
-    bool may_be_rung;   /**< Set by a receiver that freed room */
-    uint32_t num_rung;  /**< As last seen */
-    unsigned num_used;  /**< Places, as last seen and bounded */
-    unsigned last;      /**< The sender served last */
+    /** An endpoint of this interface waits for room in a ring. The receiver that frees
+     *  room writes to the pipe, and does not count that in num_rung */
+    bool may_be_rung;
+    uint32_t num_rung;  /**< Value of box->num_rung when the pipe was last cleared */
+    unsigned num_used;  /**< Value of box->num_used when last read, bounded */
+    unsigned last;      /**< Index of the sender that was polled last */
     unsigned num_looks; /**< Senders that the last call polled */
     char dir[256];
     muct_xgmi_ring_rx_t rings[MUCT_XGMI_BOX_RINGS]; /**< bytes NULL: not mapped yet */

@@ -28,9 +28,9 @@ typedef struct muct_xgmi_outbox {
     muct_xgmi_iface_id_t id;
     muct_xgmi_box_t *box;
     muct_xgmi_box_place_t *place;
-    unsigned index;           /**< Of the place */
+    unsigned index;           /**< Index of the place in the box */
     muct_xgmi_ring_tx_t ring; /**< bytes is NULL before the first message */
-    int bell_fd;              /**< Wakeup pipe of the receiver; -1 until then */
+    int bell_fd; /**< Receiver's wakeup pipe; -1 before the first message */
 } muct_xgmi_outbox_t;
 
 

@@ -42,15 +42,15 @@ typedef struct muct_xgmi_ring_state {
     _Atomic uint32_t is_broken;  /**< The receiver reads no more */
 } muct_xgmi_ring_state_t;
 
-/** Sender's side. */
+/** The side of a ring that writes. */
 typedef struct muct_xgmi_ring_tx {
     muct_xgmi_ring_state_t *state;
     unsigned char *bytes;
     uint64_t position; /**< Bytes written since the beginning */
-    uint64_t head;     /**< As last seen */
+    uint64_t head;     /**< Value of state->head when last read */
 } muct_xgmi_ring_tx_t;
 
-/** Receiver's side. */
+/** The side of a ring that reads. */
 typedef struct muct_xgmi_ring_rx {
     muct_xgmi_ring_state_t *state;
     unsigned char *bytes;
@@ -69,7 +69,7 @@ typedef struct muct_xgmi_ring_message {
 typedef enum muct_xgmi_ring_found {
     MUCT_XGMI_RING_NOTHING,
     MUCT_XGMI_RING_MESSAGE,
-    MUCT_XGMI_RING_BROKEN /**< Id that the sender set */
+    MUCT_XGMI_RING_BROKEN /**< The sender has written an impossible value */
 } muct_xgmi_ring_found_t;
 
 
