@@ -18,7 +18,8 @@
 #define PERF_TABLE_NARROW 76
 #define PERF_TABLE_WIDE 200
 
-/** Value of a row: left-aligned text in some columns, a number in the others. */
+/** Value of a row in one column: text where the column's width is negative, else a
+ * number. */
 typedef struct perf_cell {
     double number;
     const char *text;
@@ -26,8 +27,8 @@ typedef struct perf_cell {
 
 typedef struct perf_column {
     const char *name;
-    const char *unit; /**< Under the name; "": none */
-    int width;        /**< Characters, at least; negative: text, to the left */
+    const char *unit; /**< Unit, printed under the name; "": none */
+    int width;        /**< Least characters; negative: text, aligned to the left */
     int digits;       /**< Decimals of numbers */
     bool is_wide;     /**< Shown in wide tables alone */
 } perf_column_t;

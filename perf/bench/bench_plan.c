@@ -106,7 +106,7 @@ static uint64_t bench_heap_bytes(void)
 typedef struct bench_order {
     const char *name;
     bool is_target_sorted;
-    uint32_t run; /* blocks that adjoin */
+    uint32_t run; /* number of blocks of a group that stay together */
     bool is_crossed;
 } bench_order_t;
 
@@ -155,7 +155,7 @@ static uint32_t *bench_list(const bench_order_t *order, uint32_t num, bool is_ta
 
 /** The transfers of a row. */
 typedef struct bench_row {
-    uint32_t num_blocks; /* of all */
+    uint32_t num_blocks; /* blocks of all transfers together */
     uint32_t num_jobs;
     perf_job_t *jobs;
 } bench_row_t;

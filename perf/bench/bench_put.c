@@ -30,8 +30,8 @@ enum { BENCH_DEPTH = 128, BENCH_MAX_MESSAGE = 1 << 16 };
 typedef struct bench_side {
     const char *devices;
     bool is_sleeping;
-    int channel; /* to the other process */
-    int fd;      /* of the worker */
+    int channel; /* socket to the other process */
+    int fd;      /* event descriptor of the worker */
     ucp_context_h context;
     ucp_worker_h worker;
     char *buffer;

@@ -37,13 +37,13 @@ typedef struct gpu_piece {
 
 typedef struct gpu_bench {
     gpu_runtime_t gpu;
-    gpu_device_t devices[2]; /* source, destination */
+    gpu_device_t devices[2]; /* the source device, then the destination device */
     size_t pool_size;
     size_t count;
     unsigned repeats;
     unsigned blocks;
-    size_t cache_size;   /* of a model */
-    const char *lengths; /* of a model's prompts, "8192,131072" */
+    size_t cache_size;   /* bytes of a model's KV cache on each device */
+    const char *lengths; /* tokens of a model's prompts, "8192,131072" */
     char *host_src;
     char *host_dst;
     gpu_piece_t *sets[GPU_NUM_SETS];

@@ -19,7 +19,7 @@
 
 typedef struct cache_worker {
     gpu_cache_t *cache;
-    unsigned number; /* of layers n, n + CACHE_WORKERS, ... */
+    unsigned number; /* worker n handles the layers n, n + CACHE_WORKERS, ... */
     bool is_check;
     char *buffer;
     char wrong[160];

@@ -17,7 +17,7 @@
 #include <stdint.h>
 
 
-/** Devices in the order of gpu_bench's. */
+/** Indices of the devices, in the order of gpu_bench_t::devices. */
 enum { GPU_CACHE_SRC, GPU_CACHE_DST, GPU_CACHE_NUM };
 
 typedef struct gpu_cache {

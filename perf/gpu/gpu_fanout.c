@@ -23,10 +23,10 @@
 
 typedef enum scheme { ONE_TO_MANY, MANY_TO_ONE, BOTH, NUM_SCHEMES } scheme_t;
 
-/* Thread of a sender. */
+/* A device that sends, and the thread that posts its lists. */
 typedef struct sender {
-    unsigned number;      /* of its device */
-    unsigned first, last; /* devices it sends to */
+    unsigned number;      /* index of the device in fanout.devices */
+    unsigned first, last; /* indices of the first and last device it sends to */
     unsigned blocks;
     unsigned depth;
     muct_xgmi_entry_t *memory[FANOUT_LISTS];
@@ -38,11 +38,11 @@ typedef struct fanout {
     gpu_device_t devices[FANOUT_MAX_DEVICES];
     sender_t senders[FANOUT_MAX_DEVICES];
     unsigned num_devices;
-    size_t half;  /* bytes of a pool that are read, and that are written */
-    size_t share; /* of a receiver's half, for one sender */
-    size_t size;
+    size_t half;     /* bytes of the part of a pool that is read, and of that written */
+    size_t share;    /* bytes of a receiver's half that one sender writes */
+    size_t size;     /* bytes of a piece */
     size_t count;    /* pieces from a sender to a receiver */
-    uint32_t *slots; /* [count] of a share, in random order */
+    uint32_t *slots; /* place of each piece in a share, in pieces, in random order */
 } fanout_t;
 
 static const char *const scheme_names[NUM_SCHEMES] = {"one to many", "many to one",

@@ -27,16 +27,16 @@ typedef struct model_way {
     const char *name;
     bool is_pull;
     bool is_by_layer;
-    unsigned num_lanes; /* mori_xgmi has one a device and direction */
+    unsigned num_lanes; /* streams that launches use in turn */
 } model_way_t;
 
-/* A request, merged. */
+/* Blocks of a request, merged into runs. */
 typedef struct model_plan {
     mkv_run_t *runs;
     size_t num_runs;
 } model_plan_t;
 
-/* Length of a request of a model. */
+/* Requests of one model and one length of prompts. */
 typedef struct models {
     const char *name;
     unsigned long length;
@@ -45,17 +45,17 @@ typedef struct models {
     gpu_cache_t cache;
     muct_xgmi_entry_t *memory[MODELS_LISTS];
     const model_way_t *way;
-    model_plan_t *plans; /* of the way */
+    model_plan_t *plans; /* plan of each request, for the present way */
 } models_t;
 
-/* Request in flight. */
+/* State of a request that is being moved. */
 typedef struct model_mover {
     models_t *models;
     gpu_device_t *device;
     muct_xgmi_list_t list;
     uint32_t sequences[MODELS_LISTS];
     unsigned num_launches;
-    double wait_us; /* for lists to become free */
+    double wait_us; /* time waited for a list to become free */
 } model_mover_t;
 
 /* Sums of all measured requests. */
@@ -64,7 +64,7 @@ typedef struct model_figures {
     double *host_us;
     unsigned count;
     double sum_us;
-    unsigned num_launches; /* of the last one */
+    unsigned num_launches; /* launches of the last request */
 } model_figures_t;
 
 static const model_way_t ways[] = {{"push by layer", false, true, 1},

@@ -24,27 +24,28 @@
 #define PERMUTE_TOKENS 16
 #define PERMUTE_POISON 0xee
 
-/* Blocks are 16 tokens, of each token its heads, or the reverse. */
+/* A change of layout. Source blocks have 16 tokens, each with its heads. Destination
+ * blocks have the same, or with is_hnd their heads, each with 16 tokens. */
 typedef struct permute_change {
     const char *name;
-    unsigned tp;        /* of the source */
-    unsigned src_heads; /* of a rank, the first ones of the destination's */
-    unsigned dst_heads;
-    bool is_hnd; /* the destination has heads outside, tokens inside */
+    unsigned tp;        /* tensor-parallel ranks of the source */
+    unsigned src_heads; /* heads of a source rank: the first ones of dst_heads */
+    unsigned dst_heads; /* heads of a destination rank */
+    bool is_hnd;        /* the destination has heads outside, tokens inside */
 } permute_change_t;
 
 typedef struct permute {
     const permute_change_t *change;
     perf_block_moves_t *moves;
     size_t head_bytes;
-    char **src; /* of each layer: parts, then blocks */
-    char **dst;
+    char **src;      /* source memory of each layer: its parts, each with all blocks */
+    char **dst;      /* destination memory of each layer, in the same order */
     char *temporary; /* whole blocks of a request, on the destination's device */
     uint32_t *origins;
     muct_xgmi_entry_t *memory[PERMUTE_LISTS];
 } permute_t;
 
-/* A list after the other on one device. */
+/* Lists that are launched one after the other on one device. */
 typedef struct permute_pass {
     permute_t *permute;
     int device;

@@ -67,7 +67,7 @@ typedef struct gpu_runtime {
     GPU_OPTIONAL(GPU_MEMBER)
     int num_devices;
     int version;
-    char name[128]; /**< Of device 0 */
+    char name[128]; /**< Name of device 0 */
 } gpu_runtime_t;
 
 /** hipMemcpyDefault: the runtime looks where both ends are */
@@ -92,7 +92,7 @@ typedef struct gpu_lane {
 typedef struct gpu_device {
     int number;
     void *module; /**< NULL: no code object for this GPU */
-    void *kernel; /**< Of the module */
+    void *kernel; /**< Copy kernel of the module */
     gpu_lane_t lanes[GPU_MAX_LANES];
     gpu_lane_t background; /**< Stream of normal priority */
     char *pool;

@@ -27,8 +27,8 @@ typedef struct perf_compute_layer {
 struct perf_compute {
     const mkv_xfer_t *xfer;
     uint32_t num_layers;
-    uint64_t moved;               /**< See perf_compute_moved() */
-    perf_compute_layer_t *layers; /**< The caller's, num_layers of them */
+    uint64_t moved;               /**< Result of perf_compute_moved(), in pieces */
+    perf_compute_layer_t *layers; /**< Array of num_layers, owned by the caller */
 };
 
 /** Compute from now on, @a layer_us microseconds a layer; 0: the computation is over.

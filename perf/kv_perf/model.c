@@ -39,8 +39,8 @@ typedef struct perf_slot {
     uint64_t number;
     perf_admitted_t blocks;
     mkv_xfer_t *xfer;
-    mkv_plan_t *plans[PERF_MAX_LEAVES]; /* of each leg */
-    uint64_t start_ns;                  /* of the first post; 0: none yet */
+    mkv_plan_t *plans[PERF_MAX_LEAVES]; /* plan of each leg */
+    uint64_t start_ns;                  /* time of the first post; 0: none yet */
     perf_compute_t compute;
 } perf_slot_t;
 
@@ -54,14 +54,15 @@ struct perf_model_run {
     perf_caches_t caches;
     perf_session_t kv;
     perf_slot_t *slots;
-    uint32_t *starts; /* READ: of request n and leg at [n % pipeline_depth][leg] */
-    perf_compute_layer_t *layers; /* of each slot */
+    /* READ: first block to move of request n by a leg, at [n % pipeline_depth][leg] */
+    uint32_t *starts;
+    perf_compute_layer_t *layers; /* layers of all slots */
     uint64_t num_finished;
-    uint64_t finished_bytes; /* of these, whichever side moved them */
+    uint64_t finished_bytes; /* bytes of the finished requests, moved by either side */
     uint64_t first_ns;
     uint64_t last_ns;
     uint64_t warmup_cpu_ns;
-    uint64_t check_ns; /* spent in filling and checking */
+    uint64_t check_ns; /* time spent in filling and checking blocks */
     bool is_failed;
     perf_result_t result;
 };

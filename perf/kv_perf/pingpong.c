@@ -13,8 +13,8 @@
 
 enum {
     PERF_PINGPONG_BURST = 128,
-    PERF_PINGPONG_CHECKED = 100,  /* rounds */
-    PERF_PINGPONG_LOOKS = 1 << 16 /* between two looks at the clock */
+    PERF_PINGPONG_CHECKED = 100,  /* rounds with a check of the bytes */
+    PERF_PINGPONG_LOOKS = 1 << 16 /* polls between two reads of the clock */
 };
 
 /* The two flows of a process. */

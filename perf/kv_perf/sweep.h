@@ -5,7 +5,7 @@
 
 /**
  * @file
- * Inside of a sweep: common part of its ways to move a row.
+ * Internals of a sweep: the state that all schemes share.
  *
  * Threads. Each sweep is used by one thread.
  */
@@ -26,19 +26,19 @@ enum {
 
 /** A flow as this process sees it. */
 typedef struct perf_flow {
-    unsigned number; /**< The same in all processes */
+    unsigned number; /**< Number of the flow, the same in all processes */
     bool is_mine;    /**< This process starts operations */
     bool is_source;  /**< This process' blocks are read */
-    unsigned peer;   /**< Channel */
+    unsigned peer;   /**< Index of the channel to the other process */
     unsigned peer_rank;
     perf_job_t job;
     uint32_t *local, *remote;
     uint64_t num_posted;
-    uint64_t *posted_ns; /**< Posts in flight, at number % pipeline_depth */
-    uint64_t end_ns;     /**< When the last post had ended */
+    uint64_t *posted_ns; /**< Time of each post in flight, at number % pipeline_depth */
+    uint64_t end_ns;     /**< Time at which the last post so far had ended */
 } perf_flow_t;
 
-/** Transfer of a row. */
+/** Row of the output: a block size and a number of blocks. */
 typedef struct perf_row {
     unsigned view;
     uint32_t batch;
@@ -58,8 +58,8 @@ typedef struct perf_sweep {
     uint64_t next_job;
     perf_row_t rows[PERF_MAX_ROWS];
     uint64_t rows_done, rows_total;
-    unsigned rows_left_out; /**< The blocks do not fit */
-    uint64_t bytes_done;    /**< In these */
+    unsigned rows_left_out; /**< Rows that do not fit into the buffer */
+    uint64_t bytes_done;    /**< Bytes moved by the rows that are done */
 } perf_sweep_t;
 
 

@@ -25,15 +25,15 @@ typedef struct perf_block_tables perf_block_tables_t;
 
 /** Blocks of a request on this side. */
 typedef struct perf_block_table {
-    uint64_t number;     /**< Of the request */
-    uint32_t tokens;     /**< Of the prompt */
-    uint32_t num_blocks; /**< Of the prompt */
+    uint64_t number;     /**< Number of the request */
+    uint32_t tokens;     /**< Tokens of the prompt */
+    uint32_t num_blocks; /**< Blocks of the prompt */
     uint32_t num_shared; /**< Leading blocks that already hold their contents */
     uint32_t *blocks;
-    uint64_t *keys;         /**< Of each block: equal ones may be shared */
-    uint64_t *contents;     /**< perf_geometry_num_keys() for each block; see
-                                 perf_pool_fill(). The keys, where that is one */
-    uint32_t output_blocks; /**< The answer will take */
+    uint64_t *keys;         /**< Key of each block: blocks with one key may be shared */
+    uint64_t *contents;     /**< perf_geometry_num_keys() keys of the contents of each
+                                 block, for perf_pool_fill(); keys, if that is 1 */
+    uint32_t output_blocks; /**< Blocks that the answer will take */
     uint64_t timestamp_ms;
 } perf_block_table_t;
 

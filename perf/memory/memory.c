@@ -42,7 +42,7 @@ struct perf_memory {
     perf_segment_t segment;
     perf_gpu_type_t gpu_type;
     perf_hip_t hip;
-    perf_hip_error_t error; /* of a queued copy */
+    perf_hip_error_t error; /* first error of a queued copy since the last sync */
     char device[64];
 };
 

@@ -35,14 +35,14 @@ typedef struct perf_seeds {
 struct perf_pool {
     perf_memory_t *memory;
     perf_pool_shape_t shape;
-    bool is_borrowed; /* the layers' memory */
+    bool is_borrowed; /* the caller owns the memory of the layers */
     void **layers;
-    uint64_t *keys; /* num_keys of each block: its expected contents */
+    uint64_t *keys; /* num_keys keys of the expected contents of each block */
     perf_seeds_t seeds;
     uint32_t *all_blocks;
     char *staging;
-    char *expected;       /* one piece */
-    perf_piece_t *pieces; /* in the staging buffer */
+    char *expected;       /* room for the expected bytes of one piece */
+    perf_piece_t *pieces; /* places of the pieces in the staging buffer */
     size_t num_pieces;
     size_t max_pieces;
 };

@@ -47,8 +47,8 @@ typedef struct perf_pool_shape {
     uint32_t num_blocks;
     size_t piece_bytes;
     bool is_slab;
-    unsigned num_keys; /**< Of a block, for equal shares of its entries; more than one
-                            needs cells. 0: 1 */
+    unsigned num_keys; /**< Keys of a block, each for an equal share of its entries;
+                            more than one needs cells. 0 counts as 1 */
     perf_cells_t cells;
 } perf_pool_shape_t;
 

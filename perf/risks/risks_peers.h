@@ -5,7 +5,7 @@
 
 /**
  * @file
- * Risks with other processes : where they are, and how they end.
+ * Risks with other processes: their namespaces, and their ends.
  */
 
 #include "perf/risks/risks_base.h"
@@ -30,7 +30,7 @@ typedef struct risks_exporter {
 /** Memory of another process. */
 typedef struct risks_memory {
     const char *failed; /**< Step that failed in the other namespace, or NULL */
-    int error;          /**< Its system error */
+    int error;          /**< errno value of that step */
     muct_xgmi_export_t export;
     uint64_t owner;
     uint32_t slot, generation;

@@ -33,17 +33,18 @@
 typedef struct risks_watch {
     const char *risk;
     uint64_t piece, num_pieces;
-    bool is_mark; /* the word is a stream's mark, else a launch's flag */
-    bool is_nic;  /* or this program's, behind a flush of UCP */
-    int device;   /* that owns the memory */
+    bool is_mark; /* the kernel watches a mark of a stream, else the flag of a launch */
+    bool is_nic;  /* the kernel watches a word that this program sets after a flush */
+    int device;   /* ordinal of the device that owns the memory */
     char *local[2], *remote;
     muct_xgmi_queue_config_t config;
     muct_xgmi_queue_t *queue;
     muct_xgmi_rkey_t rkey;
     void *stream, *module, *function;
-    volatile uint32_t *pinned; /* start, the count 8 bytes behind it, is_nic's flag */
+    /* pinned words: the kernel's start, its count 8 bytes behind, the flag of is_nic */
+    volatile uint32_t *pinned;
     unsigned num_done;
-    const char *fault; /* of the NIC, or NULL */
+    const char *fault; /* error of the NIC's registration or put, or NULL */
 } risks_watch_t;
 
 

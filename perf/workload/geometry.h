@@ -16,22 +16,22 @@
 #include <stddef.h>
 
 
-/** Share of a rank of a component. A piece is the data of one layer and part in a
- * block. */
+/** Part of a component that one rank holds. A piece is the data of one layer and part
+ * in a block. */
 typedef struct perf_share {
     unsigned block_tokens; /**< Tokens in a block; 1 for a state */
     unsigned entries;      /**< Units in a block: tokens, or compressed entries */
-    size_t inner_bytes;    /**< An element */
+    size_t inner_bytes;    /**< Bytes of an element */
     size_t piece_bytes;    /**< Bytes of a block in one layer and part */
 } perf_share_t;
 
 
-/** Share of a rank of a block. */
+/** Part of a block that one rank holds. */
 typedef struct perf_geometry {
     perf_model_t model;
     unsigned tp;           /**< Ranks that share the model */
-    unsigned num_layers;   /**< Of the model */
-    unsigned num_parts;    /**< Of component 0; 2: keys and values apart */
+    unsigned num_layers;   /**< Layers of the model */
+    unsigned num_parts;    /**< Parts of component 0; 2: keys and values apart */
     unsigned block_tokens; /**< Tokens in a block */
     unsigned key_tokens;   /**< Tokens of a block that share a key of their contents:
                                 all, or as many as the peer's blocks have, if fewer */

@@ -30,8 +30,8 @@ typedef enum perf_keep {
 typedef struct perf_component {
     char name[24];
     unsigned num_layers;
-    uint16_t layers[PERF_MAX_LAYERS]; /**< Their numbers in the model */
-    uint32_t parts;                   /**< 2: keys and values apart */
+    uint16_t layers[PERF_MAX_LAYERS]; /**< Numbers of these layers in the model */
+    uint32_t parts;                   /**< Parts of a layer; 2: keys, values apart */
     perf_keep_t keep;
     uint32_t window;       /**< Tokens, of a window or chunk; else 0 */
     bool is_ring;          /**< A request has one ring of blocks for its window */
@@ -51,7 +51,7 @@ typedef struct perf_component {
 typedef struct perf_model {
     char name[64];
     uint32_t num_layers;
-    uint32_t tp; /**< Defaults of a run, as the two below */
+    uint32_t tp; /**< Default number of ranks; the next two are defaults, too */
     uint32_t block_tokens;
     char dtype[8];
     unsigned num_components; /**< The first component keeps every token */

@@ -87,8 +87,8 @@ typedef struct perf_options {
     /* requests of a model; sweep if model is NULL */
     const char *model;
     uint32_t tp;          /**< Ranks of prefill; of both sides unless they differ */
-    uint32_t decode_tp;   /**< Of decode */
-    perf_layout_t layout; /**< Of prefill's blocks; of both sides unless they differ */
+    uint32_t decode_tp;   /**< Ranks of decode */
+    perf_layout_t layout; /**< Layout in prefill; in both, unless they differ */
     perf_layout_t decode_layout;
     uint32_t block_tokens; /**< Tokens of prefill's blocks; this, tp and dtype default
                               to the model's */
@@ -104,7 +104,7 @@ typedef struct perf_options {
     perf_post_t post;
     uint32_t layer_us; /**< Time the model takes for a layer, microseconds */
     /* sweep */
-    const char *benchmark; /**< Its rows replace the sizes; NULL: none */
+    const char *benchmark; /**< Name of a table that replaces the sizes, or NULL */
     perf_scheme_t scheme;
     perf_location_t location;
     uint64_t start_block_size, max_block_size;
@@ -117,9 +117,9 @@ typedef struct perf_options {
     bool is_memory_chosen; /**< The command line names no memory for either side */
     perf_gpu_type_t gpu_type;
     uint32_t initiator_dev, target_dev;
-    uint32_t num_target_dev; /**< Leaves */
+    uint32_t num_target_dev; /**< Number of leaves */
     perf_role_t role;
-    const char *peer;       /**< Out of band, for a run over two hosts; else NULL */
+    const char *peer;       /**< Address of the channel between two hosts, or NULL */
     const char *fds;        /**< Set by the parent: "5" or "5,7,9" */
     uint32_t rank;          /**< Set by the parent: 0 is the center */
     const char *start_lock; /**< File whose lock holds the start back, or NULL */

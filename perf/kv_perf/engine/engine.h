@@ -22,23 +22,23 @@
 
 typedef struct perf_job {
     unsigned peer;    /**< Index of the channel */
-    unsigned view;    /**< Which block size; index into perf_engine_params_t */
+    unsigned view;    /**< Index of the block size in perf_engine_params_t */
     uint64_t id;      /**< Unique, and the same in both processes */
     bool is_recreate; /**< Prepare each post anew */
     bool is_notified; /**< Notify the other process of each post that has arrived */
     uint32_t num_blocks;
     const uint32_t *local;  /**< Block numbers in this process */
-    const uint32_t *remote; /**< Memory of the other process; required only to run */
-    uint64_t num_posts;     /**< Over the whole life */
+    const uint32_t *remote; /**< Block numbers in the other one; needed only to run */
+    uint64_t num_posts;     /**< Number of all posts of the job */
 
     /* set by the engine for its runner */
     uint64_t num_completed; /**< Posts whose data has been moved */
     uint64_t num_merged;    /**< Pieces of a post, after merging */
     uint64_t num_ucp_calls; /**< Data calls into UCX so far, 0 if unknown */
-    uint64_t prep_ns;       /**< Preparing; with is_recreate, the sum over all posts */
+    uint64_t prep_ns;       /**< Time to prepare; with is_recreate, of all posts */
 
     /* set by the engine for its server, with is_notified */
-    uint64_t num_arrived; /**< Posts whose bytes are here */
+    uint64_t num_arrived; /**< Posts that have arrived in full in this process */
     void *priv;
 } perf_job_t;
 
@@ -50,7 +50,7 @@ typedef struct perf_engine_params {
     void *buffer;
     size_t size;
     unsigned num_views;
-    const size_t *block_sizes; /**< Of each view */
+    const size_t *block_sizes; /**< Bytes of a block in each view */
 } perf_engine_params_t;
 
 typedef struct perf_engine_ops {

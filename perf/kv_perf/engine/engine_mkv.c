@@ -25,11 +25,11 @@
 typedef struct perf_mkv_job perf_mkv_job_t;
 
 typedef struct perf_mkv_xfer {
-    struct perf_mkv_xfer *next; /* while free, or ahead of its post, or quiet */
-    struct perf_mkv_xfer *made; /* previous transfer of the same job */
+    struct perf_mkv_xfer *next; /* link in the job's list of xfer, quiet or free */
+    struct perf_mkv_xfer *made; /* link in the job's list of all records */
     perf_mkv_job_t *owner;
     mkv_xfer_t *xfer;
-    mkv_plan_t *plan; /* of its own, if is_recreate */
+    mkv_plan_t *plan; /* with is_recreate: plan of this transfer alone */
 } perf_mkv_xfer_t;
 
 struct perf_mkv_job {
@@ -37,15 +37,15 @@ struct perf_mkv_job {
     perf_job_t *job;
     bool is_served;
     mkv_plan_t *plan;
-    perf_mkv_xfer_t *xfer;  /* of the next post, unless is_recreate */
-    perf_mkv_xfer_t **last; /* is_notified: where the next one is added */
-    perf_mkv_xfer_t *quiet; /* is_notified: to be closed */
+    perf_mkv_xfer_t *xfer;  /* transfer of the next post; NULL with is_recreate */
+    perf_mkv_xfer_t **last; /* end of the list that begins at xfer */
+    perf_mkv_xfer_t *quiet; /* with is_notified: quiet transfers, to be closed */
     perf_mkv_xfer_t *free;
-    perf_mkv_xfer_t *made; /* all transfers, also those in no list */
+    perf_mkv_xfer_t *made; /* all records, also those in no other list */
     uint64_t num_opened;
     uint64_t num_open;
     uint64_t num_bound;
-    uint64_t num_elements; /* of a post */
+    uint64_t num_elements; /* pieces of a post, after merging */
 };
 
 struct perf_engine {

@@ -38,7 +38,7 @@ typedef struct perf_ucp_peer {
     ucp_ep_h ep;
     ucp_rkey_h rkey;
     uint64_t buffer;
-    char path[512]; /* of the job's first call, while is_queried */
+    char path[512]; /* UCX's text of the path of the job's first call */
     bool is_queried;
 } perf_ucp_peer_t;
 

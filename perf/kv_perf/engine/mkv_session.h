@@ -36,7 +36,7 @@ typedef struct perf_session {
     unsigned num_ready;
     bool is_failed; /**< An event reported an error, which has been printed */
     bool is_closing;
-    bool has_threads;   /**< PROGRESS_THREADS: the library's make progress */
+    bool has_threads;   /**< Threads of the library make progress (PROGRESS_THREADS) */
     uint64_t cpu_ns;    /**< Time in progress calls that found work */
     unsigned num_empty; /**< Progress calls in a row that found nothing */
     uint32_t timeout_s;

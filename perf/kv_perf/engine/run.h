@@ -21,7 +21,7 @@ typedef struct perf_run {
     unsigned num_channels; /**< Center: one to each leaf; leaf: one */
     perf_memory_t *memory;
     perf_report_t *report; /**< Center only, else NULL */
-    uint64_t going_ns;     /**< When to send the next notification of progress */
+    uint64_t going_ns;     /**< Time of the next notification of progress */
 } perf_run_t;
 
 

@@ -19,7 +19,7 @@ typedef struct perf_ucp_arrays {
     ucp_mem_h *memhs;
     uint64_t *remote_addrs;
     ucp_rkey_h *rkeys;
-    perf_engine_t *engine; /**< Each post names its poster and its job */
+    perf_engine_t *engine; /**< Engine and job of the posts, for their callbacks */
     perf_job_t *job;
 } perf_ucp_arrays_t;
 

@@ -20,7 +20,7 @@
 enum { PERF_UCP_NOTIFY_JOBS = 2 * PERF_MAX_LEAVES };
 
 typedef struct perf_ucp_notify {
-    perf_job_t *jobs[PERF_UCP_NOTIFY_JOBS]; /**< Served here */
+    perf_job_t *jobs[PERF_UCP_NOTIFY_JOBS]; /**< Jobs that this process serves */
     unsigned num_jobs;
     unsigned num_sending;
     ucs_status_t status; /**< First error, sending or receiving */

@@ -21,7 +21,7 @@ struct json_object;
 
 typedef struct perf_report {
     const perf_options_t *options;
-    const char *ucx;          /**< Its version */
+    const char *ucx;          /**< Version of UCX */
     int json_fd;              /**< -1: no file */
     struct json_object *json; /**< Contents to write; NULL without a file */
     unsigned num_rows;

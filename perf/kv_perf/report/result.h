@@ -18,17 +18,17 @@
  * as far as flows were served unequally. */
 typedef struct perf_ends {
     uint64_t num_flows;
-    uint64_t first_ns; /**< When the first flow had moved all */
-    uint64_t last_ns;  /**< ... and the last one */
+    uint64_t first_ns; /**< Time from the first post to the end of the first flow */
+    uint64_t last_ns;  /**< Time from the first post to the end of the last flow */
 } perf_ends_t;
 
 typedef struct perf_result {
     uint64_t block_size;    /**< Bytes of one piece */
-    uint64_t num_requests;  /**< Measured */
-    uint64_t num_descs;     /**< Pieces in all of them, before merging */
-    uint64_t num_merged;    /**< Pieces after merging */
+    uint64_t num_requests;  /**< Requests that were measured */
+    uint64_t num_descs;     /**< Pieces of all measured requests, before merging */
+    uint64_t num_merged;    /**< Pieces of all measured requests, after merging */
     uint64_t num_ucp_calls; /**< Data calls into UCX, if known */
-    uint64_t bytes;         /**< Moved */
+    uint64_t bytes;         /**< Bytes of all measured requests */
     uint64_t wall_ns;       /**< Time from the first post to the last completion */
     perf_ends_t there;      /**< Sweeps: transfers started by the center */
     perf_ends_t back;       /**< Sweeps: transfers started by the others */
@@ -37,7 +37,7 @@ typedef struct perf_result {
     uint64_t shared_blocks; /**< Model: of these, found in the destination */
     uint64_t num_posted;    /**< Model: pieces of memory of all requests */
     uint64_t num_beside; /**< Model: of these, moved before the last layer was ready */
-    uint32_t num_layers; /**< Model: its layers */
+    uint32_t num_layers; /**< Model: number of its layers */
     uint32_t is_checked;
     uint32_t is_active; /**< This process started operations */
     char path[512];     /**< Transport of the data, as UCX reports it */
