@@ -104,11 +104,15 @@ static void exporter_main(risks_where_t where, const char *dir, int commands,
 {
     risks_memory_t memory = {.failed = NULL};
     void *allocated = NULL;
+    bool is_open = false;
     char command;
 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    memory.failed = exporter_open(where, dir, &memory);
     while (read(commands, &command, 1) == 1) {
+        if (!is_open) { /* not earlier: an end of the parent removes the folder */
+            is_open = true;
+            memory.failed = exporter_open(where, dir, &memory);
+        }
         if (memory.failed == NULL) {
             exporter_export(&memory, &allocated);
         }
