@@ -125,6 +125,7 @@ static bool mkv_peer_read_back(mkv_peer_t *peer)
 {
     mkv_rmem_t *rmem;
 
+    peer->read_back_status = UCS_OK; /* not that of an earlier flush */
     if ((peer->ctx->opts->fence != MKV_FENCE_FLUSH) || !mkv_peer_puts_over_rdma(peer) ||
         (peer->state >= MKV_CONN_CLOSING)) {
         return false;
