@@ -115,6 +115,18 @@ FAKE_VERBS_DEVICES=fake0:ionic,fake1:ionic PATH=$work/link:$PATH \
 mkdir "$work/copy"
 cp -L "$build"/test/fake/hip/lib/libamdhip64.so.6 "$work/copy/"
 LD_LIBRARY_PATH=$work/copy:$LD_LIBRARY_PATH prove copy 1 '^SIMULATED by hipcpu' -- --path 'xGMI put' --minutes 0.001
+# a signal ends the stages, and the report has those before it
+status=0
+"$build/contrib/mori_prove" --report "$work/signal.json" --limit 300 --minutes 60 --quick --path xGMI --path risks >"$work/out" 2>&1 &
+tail --pid=$! -n +1 -f "$work/out" | grep -q -m 1 'xGMI put, .*: ok'
+kill -TERM $!
+wait $! || status=$?
+[ $status = 3 ] || fail "signal: exit status $status; expected 3"
+for line in '^LIMITED by a signal' '^SAFE  *xGMI put' '^NOT PROVEN  *xGMI messages: a signal ended the run' \
+    '^  cannot be seen here  *memory that slept .*: a signal ended the run'; do
+    grep -q -e "$line" "$work/out" || fail "signal: no line '$line'"
+done
+grep -q '"path": "xGMI put"' "$work/signal.json" || fail "signal: the report has no stage"
 # no time, no GPU, no NIC
 prove late 1 '^NOT PROVEN  *xGMI put: the time was over' 'stages were left out' -- --path 'xGMI put' --minutes 0.001
 HIPCPU_DEVICES=1 prove alone 1 '^NOT PROVEN  *xGMI get: 1 GPUs here; expected 2 or more' -- --path 'xGMI get'
@@ -551,6 +563,8 @@ assert prove.judge(path, prove.Result(124, "begun\n", [])).endswith("its last li
 prove.getpass.getuser = lambda: "path"
 clean = prove.anonymous_values({"schema": "path", "path": "fe80::1:2ff:fe03:4 [fd00::5] 02:AB:cd:00:11:22 path other.example 12:30:59"})
 assert clean == {"schema": "path", "path": "ADDRESS [ADDRESS] MAC USER OTHER 12:30:59"}, clean
+prove.socket.gethostname = lambda: "host"
+assert prove.anonymous("host to host by mori_rdma") == "host to host by mori_rdma"  # a stage's name, which compare matches
 clean = prove.anonymous("fd00::1: refused, fd00:0:1::/64, ::ffff:10.1.2.3, 2001:db8:1:2:3:4:5:6: refused, 12:30:59: now, ::1")
 assert clean == "ADDRESS: refused, ADDRESS/64, ADDRESS, ADDRESS: refused, 12:30:59: now, ::1", clean
 END
