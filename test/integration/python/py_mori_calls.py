@@ -192,6 +192,19 @@ class Calls(WithSlow):
                 wait_for(lambda: not hub._running and not status.InProgress(), self.slow.step)
             self.assertEqual(status.Quiet(), patched is on_event)
 
+    def test_events_of_the_operations_of_an_application_are_returned(self):
+        self.end(self.session.write(0, 0, 1, 1))
+        self.engine.poll_events()  # from here on they are kept
+        peer, found = self.engine.peer("slow"), []
+        operation = peer.post(Mode.WRITE, self.mine.id, self.theirs.id, 0, 0, SIZE)
+
+        def step():
+            self.slow.step()
+            found.extend((event.type, event.operation) for event in self.engine.poll_events())
+
+        wait_for(lambda: len(found) == 2, step)
+        self.assertEqual(found, [(EventType.DONE, operation), (EventType.QUIET, operation)])
+
     def test_a_session_of_an_engine_that_is_not_registered_any_more_is_not_alive(self):
         self.assertTrue(self.session.alive())
         self.engine.deregister_remote_engine(self.slow.desc)

@@ -404,12 +404,12 @@ class Hub:
             return taken
 
     def _on_event(self, event: Event) -> None:
-        if self._others is not None and event.operation is None:
-            self._others.append(event)
-            self.changed.notify_all()
-        if event.operation is not None:
+        if event.operation is not None and event.operation in self._running:
             self._on_operation(event, event.operation)
-        elif event.type == EventType.NOTE:
+            return
+        if self._others is not None:
+            self._others.append(event)
+        if event.type == EventType.NOTE:
             if len(event.data) > MAX_KEY:
                 logger.warning("mori.io: a note of %d bytes is ignored", len(event.data))
                 return
@@ -421,9 +421,7 @@ class Hub:
             self._on_peer_end(event)
 
     def _on_operation(self, event: Event, operation: Operation) -> None:
-        status = self._running.get(operation)
-        if status is None:
-            return
+        status = self._running[operation]
         if event.type == EventType.DONE:
             status.Update(StatusCode.SUCCESS, "")
         if event.type != EventType.QUIET:
@@ -440,7 +438,6 @@ class Hub:
         else:
             self._fail(status, code_of(info.status), info.error)
         operation.close()
-        self.changed.notify_all()
 
     def _on_peer_end(self, event: Event) -> None:
         why = event.text or "the peer has closed the connection"
@@ -464,6 +461,7 @@ class Hub:
             if any(event.type in _PEER_NEWS for event in events):
                 self._retry()
             if events:
+                self.changed.notify_all()
                 return 0
             is_waiting = any(link.waiting for link in self._every_link())
             if is_waiting:
