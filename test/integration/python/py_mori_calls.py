@@ -19,6 +19,7 @@ from unittest import mock
 
 import morikv
 from morikv import EventType, Mode
+from morikv._library import lib
 from morikv.metrics import Endpoint
 from morikv.mori_io import (
     BackendType,
@@ -51,6 +52,16 @@ def wait_for(condition, step=lambda: time.sleep(0.001)):
     while not condition():
         assert time.monotonic() < end, "it does not happen"
         step()
+
+
+class Library:
+    """libmorikv with other functions in place of some."""
+
+    def __init__(self, **functions):
+        self.__dict__ = functions
+
+    def __getattr__(self, name):
+        return getattr(lib, name)
 
 
 class Slow:
@@ -208,6 +219,36 @@ class Calls(WithSlow):
     def test_a_session_of_an_engine_that_is_not_registered_any_more_is_not_alive(self):
         self.assertTrue(self.session.alive())
         self.engine.deregister_remote_engine(self.slow.desc)
+        self.assertFalse(self.session.alive())
+
+
+class Closed(WithSlow):
+    """An engine that a thread closes while others use it."""
+
+    def setUp(self):
+        super().setUp()
+        self.end(self.session.write(0, 0, 1, 1))
+        self.running = self.session.write(0, 0, SIZE, 2)
+
+    def test_statuses_can_be_read_during_the_close(self):
+        is_closing, may_close = threading.Event(), threading.Event()
+        self.addCleanup(may_close.set)
+
+        def close(pointer):
+            is_closing.set()
+            may_close.wait()
+            return lib.mkv_close(pointer)
+
+        with mock.patch.object(morikv.context, "lib", Library(mkv_close=close)):
+            thread = threading.Thread(target=self.engine.close)
+            thread.start()
+            is_closing.wait()
+            self.assertEqual(self.running.WaitFor(0), StatusCode.IN_PROGRESS)
+            self.running.Abort()
+            self.assertFalse(self.session.alive())
+            may_close.set()
+            wait_for(lambda: not thread.is_alive(), self.slow.step)
+        self.assertEqual(self.running.Wait(), StatusCode.ERR_BAD_STATE)
         self.assertFalse(self.session.alive())
 
 

@@ -245,10 +245,9 @@ class Hub:
     def is_alive(self, memory: MemoryDesc) -> bool:
         with self.lock:
             try:
-                link = self.link(memory)
-            except errors.NotFoundError:
+                return bool(self.link(memory).peer.query().state <= lib.MKV_PEER_READY)
+            except (errors.NotFoundError, errors.InvalidError):  # not registered, or closed
                 return False
-            return bool(link.peer.query().state <= lib.MKV_PEER_READY)
 
     # ---- transfers ----
 

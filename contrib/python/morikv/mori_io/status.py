@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from typing import TYPE_CHECKING
 
 from .._home import Home
 from .._library import lib
+from ..errors import InvalidError
 from .config import StatusCode
 
 if TYPE_CHECKING:
@@ -58,9 +60,12 @@ class TransferStatus:
         if self._code == StatusCode.IN_PROGRESS:
             self._check_home()
             with self._lock:
-                # a caller that polls need not wait for the thread that takes events
-                if self._operation is not None and self._operation.status == lib.MKV_OK:
-                    self._end(StatusCode.SUCCESS, "")
+                try:
+                    # a caller that polls need not wait for the thread that takes events
+                    if self._operation is not None and self._operation.status == lib.MKV_OK:
+                        self._end(StatusCode.SUCCESS, "")
+                except InvalidError:  # the engine is being closed, which ends the transfer
+                    pass
         return self._code
 
     def Message(self) -> str:
@@ -88,8 +93,7 @@ class TransferStatus:
         self._check_home()
         with self._lock:
             self._is_abort_wanted = True
-            if self._operation is not None:
-                self._operation.abort()
+            self._abort()
 
     def Wait(self) -> StatusCode:
         """Wait until it has ended. :return: its code."""
@@ -135,7 +139,12 @@ class TransferStatus:
         with self._lock:
             self._quiet, self._operation = False, operation
             if self._is_abort_wanted:
-                operation.abort()
+                self._abort()
+
+    def _abort(self) -> None:
+        with contextlib.suppress(InvalidError):  # the engine is being closed, which ends it
+            if self._operation is not None:
+                self._operation.abort()
 
     def _rest(self, is_quiet: bool) -> None:
         with self._lock:
