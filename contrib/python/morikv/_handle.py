@@ -20,7 +20,8 @@ import threading
 import time
 import weakref
 from collections import deque
-from typing import Any, Callable
+from collections.abc import Iterator
+from typing import Any, Callable, Generic, TypeVar
 
 from ._home import Home
 from ._library import lib
@@ -30,10 +31,26 @@ from .errors import BusyError, InvalidError, check
 #: Time between checks of calls that a close waits for, in seconds.
 _PAUSE_S = 0.0001
 
+_Thing = TypeVar("_Thing")
+
 
 def _wait(calls: deque[None]) -> None:
     while calls:
         time.sleep(_PAUSE_S)
+
+
+class Living(Generic[_Thing]):
+    """Objects, as long as others refer to them. Any thread may add one while another iterates
+    over a copy, as a WeakSet allows since Python 3.14 only."""
+
+    def __init__(self) -> None:
+        self._refs: set[weakref.ref[_Thing]] = set()
+
+    def add(self, thing: _Thing) -> None:
+        self._refs.add(weakref.ref(thing, self._refs.discard))
+
+    def __iter__(self) -> Iterator[_Thing]:
+        return (thing for ref in self._refs.copy() if (thing := ref()) is not None)
 
 
 class Owner:
@@ -48,7 +65,7 @@ class Owner:
         #: Taken inside of calls, which a forked child does not reach.
         self.pointers = threading.Lock()
         self._open: deque[None] = deque([None])  # the thread that takes it closes the context
-        self.live: weakref.WeakSet[Handle] = weakref.WeakSet()
+        self.live: Living[Handle] = Living()
         self.dead: deque[tuple[Any, Callable[[Any], int], tuple[Any, ...]]] = deque()
 
     def ctx(self) -> Any:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, SupportsIndex
 
 from . import memory
-from ._handle import Handle, Owner
+from ._handle import Handle, Living, Owner
 from ._library import ffi, lib, text
 from .errors import MorikvError, check, error
 from .model import (
@@ -35,7 +35,7 @@ from .operation import Operation
 from .pieces import Numbers, Pieces
 from .transfer import Map, Transfer
 
-_contexts: weakref.WeakSet[Context] = weakref.WeakSet()
+_contexts: Living[Context] = Living()
 
 _KNOWN_EVENTS = frozenset(EventType)
 
@@ -45,7 +45,7 @@ _touched: list[Any] = []
 
 @atexit.register
 def _close_all() -> None:
-    for context in list(_contexts):
+    for context in _contexts:
         try:
             context.close()
         except Exception:  # the process ends; the library has logged the reason
@@ -574,7 +574,6 @@ class Context:
         if not self._owner.close():
             return  # another thread was quicker
         status = lib.mkv_close(self._owner.pointer)
-        _contexts.discard(self)
         if status not in (lib.MKV_OK, lib.MKV_ERR_BUSY):
             _touched.append(self._regions)
             raise error(status, text(lib.mkv_last_error()))

@@ -20,6 +20,7 @@ from unittest import mock
 
 import morikv
 from morikv import EventType, Mode, Role, errors
+from morikv._handle import Handle
 
 LAYERS, BLOCKS, BLOCK_BYTES = 3, 64, 1024
 HERE = [3, 4, 5, 40, 17, 63]
@@ -475,6 +476,27 @@ class Alone(unittest.TestCase):
     def test_a_context_may_be_left_open_at_exit(self):
         program = "import morikv; keep = morikv.Context(); keep.cycle = keep"
         subprocess.run([sys.executable, "-c", program], check=True, timeout=LIMIT_S)
+
+    def test_objects_may_be_made_during_a_close(self):
+        """Each check of a handle makes another one, as a thread may at that point."""
+        context, is_closed = morikv.Context(), Handle.is_closed.fget
+        made = [Handle(context._owner, None, lambda _: 0) for _ in range(2)]
+
+        def check(handle):
+            if len(made) < 9:
+                made.append(Handle(context._owner, None, lambda _: 0))
+            return is_closed(handle)
+
+        with mock.patch.object(Handle, "is_closed", property(check)):
+            context.close()
+        self.assertFalse(context.is_open)
+
+    def test_contexts_may_be_opened_at_the_exit(self):
+        with morikv.Context(), morikv.Context():
+            contexts = iter(morikv.context._contexts)
+            next(contexts)
+            with morikv.Context() as opened:
+                self.assertNotIn(opened, list(contexts))
 
     def test_a_thread_runs_while_the_library_waits(self):
         # close() waits for the drain time of a transfer without an answer
