@@ -103,9 +103,9 @@ class WithSlow(unittest.TestCase):
         self.engine.register_remote_engine(self.slow.desc)
         self.session = self.engine.create_session(self.mine, self.theirs)
 
-    def close(self):
+    def close(self, engine=None):
         """The peer has to answer meanwhile, which it does in no thread of its own."""
-        thread = threading.Thread(target=self.engine.close)
+        thread = threading.Thread(target=(engine or self.engine).close)
         thread.start()
         wait_for(lambda: not thread.is_alive(), self.slow.step)
 
@@ -250,6 +250,15 @@ class Closed(WithSlow):
             wait_for(lambda: not thread.is_alive(), self.slow.step)
         self.assertEqual(self.running.Wait(), StatusCode.ERR_BAD_STATE)
         self.assertFalse(self.session.alive())
+
+    def test_an_interrupted_close_ends_the_statuses(self):
+        context = self.engine.context
+        self.addCleanup(self.close, context)
+        with mock.patch.object(context, "close", side_effect=KeyboardInterrupt):
+            with self.assertRaises(KeyboardInterrupt):
+                self.engine.close()
+        self.assertEqual(self.running.Code(), StatusCode.ERR_BAD_STATE)
+        self.assertFalse(self.running.Quiet())
 
 
 class Forked(WithSlow):

@@ -475,6 +475,19 @@ class Hub:
         with self.lock:
             self._is_closed = True
             self.changed.notify_all()
+        is_quiet = False
+        try:
+            is_quiet = self._close_contexts()
+        finally:  # the process may catch an interrupt
+            with self.lock:  # a post of another thread may have begun before
+                for link in self._every_link():
+                    self._end_waiting(link, "the engine was closed")
+                for status in self._running.values():
+                    status._rest(is_quiet=is_quiet)
+                    status.Update(StatusCode.ERR_BAD_STATE, "the engine was closed")
+
+    def _close_contexts(self) -> bool:
+        """:return: whether memory is not accessed any more."""
         is_quiet = True
         try:
             self.context.close()
@@ -483,9 +496,4 @@ class Hub:
             logger.warning("mori.io: %s", error)
         if self._mirror is not None:
             self._mirror[1].close()
-        with self.lock:  # a post of another thread may have begun before
-            for link in self._every_link():
-                self._end_waiting(link, "the engine was closed")
-            for status in self._running.values():
-                status._rest(is_quiet=is_quiet)
-                status.Update(StatusCode.ERR_BAD_STATE, "the engine was closed")
+        return is_quiet
