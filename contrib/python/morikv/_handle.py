@@ -16,8 +16,11 @@ poll frees. One lock of a context is held while they are read, and while an obje
 
 from __future__ import annotations
 
+import itertools
+import sys
 import threading
 import time
+import traceback
 import weakref
 from collections import deque
 from collections.abc import Iterator
@@ -37,6 +40,15 @@ _Thing = TypeVar("_Thing")
 def _wait(calls: deque[None]) -> None:
     while calls:
         time.sleep(_PAUSE_S)
+
+
+def is_interrupting() -> bool:
+    """Whether the caller interrupts this package in the same thread, as a destructor does that
+    the collector runs: there locks may be held, and calls in progress."""
+    stack = traceback.walk_stack(sys._getframe(1))
+    names = (frame.f_globals.get("__name__", "") for frame, _line in stack)
+    inside = (name.startswith(f"{__package__}.") for name in names)
+    return any(itertools.dropwhile(bool, inside))
 
 
 class Living(Generic[_Thing]):

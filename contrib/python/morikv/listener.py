@@ -46,6 +46,10 @@ class Listener:
             if not self._has_ended:
                 os.eventfd_write(self._fd, 1)
 
+    def join(self) -> None:
+        """Wait for the end of the thread."""
+        self._thread.join()
+
     def close(self) -> bool:
         """End the thread and wait for it, unless this is it. Nothing else after that.
 
@@ -60,7 +64,7 @@ class Listener:
             self._is_closing = True
         self.wake()
         if threading.current_thread() is not self._thread:
-            self._thread.join()
+            self.join()
         return True
 
     def _sleep(self, poller: select.poll, timeout_ms: float | None) -> None:

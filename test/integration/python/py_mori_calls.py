@@ -8,9 +8,13 @@ that a transfer can be posted before the connection, or the peer's memory, is kn
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import dataclasses
+import gc
 import os
+import subprocess
+import sys
 import threading
 import time
 import unittest
@@ -261,6 +265,61 @@ class Closed(WithSlow):
         self.assertFalse(self.running.Quiet())
 
 
+class Collected(WithSlow):
+    """An engine in a cycle that the collector finds inside of a call of the package."""
+
+    def setUp(self):
+        super().setUp()
+        self.end(self.session.write(0, 0, 1, 1))
+        self.running = self.session.write(0, 0, SIZE, 2)
+        self.hub = self.engine._get_hub()
+        gc.collect()
+        gc.disable()
+        self.addCleanup(gc.enable)
+        self.engine.itself = self.engine
+        del self.engine, self.session
+
+    def close(self):
+        wait_for(lambda: not self.hub._listener._thread.is_alive(), self.slow.step)
+
+    def collects(self, function, thread):
+        """The function, with a collection inside of its calls in a thread."""
+
+        def call(*arguments, **named):
+            if threading.current_thread() is thread:
+                gc.collect()
+            return function(*arguments, **named)
+
+        return call
+
+    def check_closed(self):
+        self.close()
+        self.assertFalse(self.hub.context.is_open)
+        self.assertNotEqual(self.running.Wait(), StatusCode.IN_PROGRESS)
+
+    def test_it_is_closed_from_its_own_thread(self):
+        takes = self.collects(morikv.Event, self.hub._listener._thread)
+        with mock.patch.object(morikv.context, "Event", takes):
+            self.check_closed()
+
+    def test_it_is_closed_when_a_status_is_read(self):
+        queries = self.collects(lib.mkv_op_status, threading.current_thread())
+        with mock.patch.object(morikv.operation, "lib", Library(mkv_op_status=queries)):
+            self.running.Code()
+        self.check_closed()
+
+
+class Exit(unittest.TestCase):
+    def test_it_waits_for_an_engine_that_is_collected_inside_of_a_call(self):
+        done = subprocess.run(
+            [sys.executable, __file__, "exit"],
+            stdout=subprocess.PIPE,
+            timeout=LIMIT_S,
+            check=True,
+        )
+        self.assertEqual(done.stdout, b"closed\nended\n")
+
+
 class Forked(WithSlow):
     """A child of fork() has the parent's locks as they were, and none of its threads."""
 
@@ -403,5 +462,31 @@ class Inside(unittest.TestCase):
         self.assertEqual(session.write(0, 0, 1, 2).Wait(), StatusCode.ERR_NOT_FOUND)
 
 
+def at_exit():
+    """The interpreter ends while the engine's thread closes it."""
+    engine = IOEngine("left", IOEngineConfig("127.0.0.1", 0))
+    context, engine.itself = engine.context, engine
+    del engine
+    atexit.register(print, "ended", flush=True)  # the last to be called
+    ends = threading.Event()
+
+    def stats(*arguments):
+        gc.collect()
+        return lib.mkv_stats(*arguments)
+
+    def close(pointer):
+        ends.wait()
+        status = lib.mkv_close(pointer)
+        print("closed", flush=True)
+        return status
+
+    morikv.context.lib = Library(mkv_stats=stats, mkv_close=close)
+    context.stats()
+    atexit.register(ends.set)  # the first to be called
+
+
 if __name__ == "__main__":
-    unittest.main(verbosity=2)
+    if sys.argv[1:2] == ["exit"]:
+        at_exit()
+    else:
+        unittest.main(verbosity=2)

@@ -8,6 +8,7 @@ still connecting or had not sent its memory yet.
 
 from __future__ import annotations
 
+import atexit
 import enum
 import logging
 import operator
@@ -17,6 +18,7 @@ from collections import OrderedDict, deque
 from dataclasses import dataclass
 
 from .. import errors
+from .._handle import is_interrupting
 from .._home import Lock
 from .._library import lib
 from ..context import Context, Peer, Region
@@ -132,6 +134,7 @@ class Hub:
         #: yet.
         self._others: deque[Event] | None = None
         self._is_closed = False
+        self._is_left = False
         self._layers = 0
         self._listener = Listener(self.context, self._round, "mori-io")
         self._listener.start()
@@ -450,6 +453,10 @@ class Hub:
 
     def _round(self) -> int | None:
         """:return: time until work is due, in ms; 0: now, None: never."""
+        if self._is_left:
+            self._close()
+            atexit.unregister(self._listener.join)
+            return 0
         with self.lock:
             events = self.context.poll()
             for event in events:
@@ -469,7 +476,18 @@ class Hub:
             return (_RETRY_MS if is_waiting else None) if self.context.arm() else 0
 
     def close(self) -> None:
-        """End running transfers. Statuses that have not ended fail."""
+        """End running transfers. Statuses that have not ended fail.
+
+        An engine that the collector finds inside of a call is closed later, by its thread.
+        """
+        if self.lock.home.is_here and not self._is_closed and is_interrupting():
+            self._is_left = True
+            atexit.register(self._listener.join)
+            self._listener.wake()
+        else:
+            self._close()
+
+    def _close(self) -> None:
         if not self._listener.close():
             return
         with self.lock:
