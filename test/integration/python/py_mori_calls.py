@@ -91,6 +91,13 @@ class Slow:
         self.context.poll()
 
 
+def close(engine, step):
+    """Its peer, without a thread of its own, has to answer meanwhile."""
+    thread = threading.Thread(target=engine.close)
+    thread.start()
+    wait_for(lambda: not thread.is_alive(), step)
+
+
 class WithSlow(unittest.TestCase):
     """An engine with a session to a peer that has not answered yet."""
 
@@ -107,11 +114,8 @@ class WithSlow(unittest.TestCase):
         self.engine.register_remote_engine(self.slow.desc)
         self.session = self.engine.create_session(self.mine, self.theirs)
 
-    def close(self, engine=None):
-        """The peer has to answer meanwhile, which it does in no thread of its own."""
-        thread = threading.Thread(target=(engine or self.engine).close)
-        thread.start()
-        wait_for(lambda: not thread.is_alive(), self.slow.step)
+    def close(self):
+        close(self.engine, self.slow.step)
 
     def end(self, *statuses):
         wait_for(lambda: not any(each.InProgress() for each in statuses), self.slow.step)
@@ -257,7 +261,7 @@ class Closed(WithSlow):
 
     def test_an_interrupted_close_ends_the_statuses(self):
         context = self.engine.context
-        self.addCleanup(self.close, context)
+        self.addCleanup(close, context, self.slow.step)
         with mock.patch.object(context, "close", side_effect=KeyboardInterrupt):
             with self.assertRaises(KeyboardInterrupt):
                 self.engine.close()
@@ -460,6 +464,35 @@ class Inside(unittest.TestCase):
         self.assertEqual(session.write(0, 0, 1, 1).Wait(), StatusCode.SUCCESS)
         self.engine.deregister_memory(self.descs[1])
         self.assertEqual(session.write(0, 0, 1, 2).Wait(), StatusCode.ERR_NOT_FOUND)
+
+    def test_memory_of_the_other_side_is_taken_back_after_the_transfer(self):
+        """The engine's second context makes progress only in the steps of this test."""
+        hub = self.engine._get_hub()
+        hub._options = {**hub._options, "PROGRESS_THREADS": "0"}
+        session = self.engine.create_session(*self.descs)
+        mirror, region = hub._mirror[1]._context, self.engine._regions[self.descs[1].id]
+
+        def step():
+            with contextlib.suppress(morikv.errors.InvalidError):  # closed at the end
+                mirror.progress()
+
+        def take_back(status):
+            with self.assertRaisesRegex(morikv.errors.BusyError, "inside"):
+                hub.deregister(region, 0)
+            self.assertTrue(status.InProgress())
+
+        self.addCleanup(close, self.engine, step)
+        waits = session.write(0, 0, SIZE, 1)
+        take_back(waits)
+        wait_for(lambda: not waits.InProgress() and not hub._running, step)
+        runs = session.read(0, 0, SIZE, 2)
+        self.assertTrue(hub._running)
+        take_back(runs)
+        thread = threading.Thread(target=self.engine.deregister_memory, args=[self.descs[1]])
+        thread.start()
+        wait_for(lambda: not thread.is_alive(), step)
+        self.assertEqual(runs.Code(), StatusCode.SUCCESS, runs)
+        self.assertNotIn(self.descs[1].id, self.engine._regions)
 
 
 def at_exit():

@@ -165,17 +165,26 @@ class Hub:
 
         def dropped() -> bool:
             try:
-                self.context.drop_regions([region])
+                self._drop(region)
             except errors.BusyError:
                 return False
             return True
 
         with self.lock:
             if not self.changed.wait_for(dropped, timeout):
-                self.context.drop_regions([region])
+                self._drop(region)
             self._allocations.pop(region.id, None)
             if self._mirror is not None:
                 self._mirror[1].drop(region)
+
+    def _drop(self, region: Region) -> None:
+        """:raises BusyError: a transfer of this side uses it."""
+        waiting = [post.status for link in self._every_link() for post in link.waiting]
+        for status in (*self._running.values(), *waiting):
+            if status._other_region == region.id:
+                why = f"a transfer inside engine {self._key} uses memory {region.id}: wait for its end"
+                raise errors.error(lib.MKV_ERR_BUSY, why)
+        self.context.drop_regions([region])
 
     # ---- remote engines ----
 
@@ -270,6 +279,8 @@ class Hub:
         """
         with self.lock:
             status = TransferStatus(self.lock.home, StatusCode.IN_PROGRESS)
+            if remote.instance == self._instance:
+                status._other_region = remote.id
             try:
                 link = self.link(remote)
                 number, epoch = self._place(remote)
@@ -384,6 +395,7 @@ class Hub:
                     break
                 except errors.MorikvError as error:  # the peer was closed meanwhile
                     self._fail(post.status, code_of(error.status), str(error))
+        self.changed.notify_all()
 
     # ---- events ----
 

@@ -51,6 +51,8 @@ class TransferStatus:
         self._is_abort_wanted = False
         self._post_s = 0.0
         self._num_pieces = 0
+        #: Number of the engine's region on the other side, of a transfer inside of one engine.
+        self._other_region: int | None = None
 
     def _check_home(self) -> None:
         if self._home is not None:
