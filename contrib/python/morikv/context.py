@@ -39,7 +39,7 @@ _contexts: Living[Context] = Living()
 
 _KNOWN_EVENTS = frozenset(EventType)
 
-#: Memory of contexts that could not be proven quiet: it must never be freed.
+#: Memory that a device or a peer may still reach: it must never be freed.
 _touched: list[Any] = []
 
 
@@ -340,12 +340,18 @@ class Context:
         return int(epoch_p[0])
 
     def drop_regions(self, regions: Iterable[Region]) -> None:
-        """:raises BusyError: transfers use them."""
+        """:raises BusyError: transfers use them.
+        :raises TransportError: they are dropped, and UCX failed to deregister memory, which is
+            therefore never freed.
+        """
         regions = list(regions)
         ids = ffi.new("mkv_region_id_t[]", [region.id for region in regions])
-        check(self._owner.call(lib.mkv_regions_drop, ids, len(regions)))
-        for region in regions:
-            self._regions.pop(region.id, None)
+        status = self._owner.call(lib.mkv_regions_drop, ids, len(regions))
+        if status in (lib.MKV_OK, lib.MKV_ERR_TRANSPORT):
+            dropped = [self._regions.pop(region.id, None) for region in regions]
+            if status != lib.MKV_OK:
+                _touched.append(dropped)
+        check(status)
 
     # ---- peers ----
 

@@ -19,6 +19,7 @@ import threading
 import time
 import unittest
 import urllib.request
+import weakref
 from unittest import mock
 
 import morikv
@@ -464,6 +465,30 @@ class Inside(unittest.TestCase):
         self.assertEqual(session.write(0, 0, 1, 1).Wait(), StatusCode.SUCCESS)
         self.engine.deregister_memory(self.descs[1])
         self.assertEqual(session.write(0, 0, 1, 2).Wait(), StatusCode.ERR_NOT_FOUND)
+
+    def test_memory_that_ucx_fails_to_deregister_is_kept(self):
+        class Memory(bytearray):
+            """One that can be referenced weakly."""
+
+        memory = Memory(SIZE)
+        desc, here = self.engine.register_torch_tensor(memory), self.descs[0]
+        kept = weakref.ref(memory)
+        del memory
+        self.assertEqual(self.engine.write(here, 0, desc, 0, 8, 1).Wait(), StatusCode.SUCCESS)
+
+        def drop(*arguments):
+            lib.mkv_regions_drop(*arguments)
+            return lib.MKV_ERR_TRANSPORT
+
+        with mock.patch.object(morikv.context, "lib", Library(mkv_regions_drop=drop)):
+            with self.assertRaises(morikv.errors.TransportError):
+                self.engine.deregister_memory(desc)
+        with self.assertRaisesRegex(morikv.errors.NotFoundError, "is not registered here"):
+            self.engine.deregister_memory(desc)
+        self.assertEqual(self.engine._get_hub()._mirror[1]._regions, {})
+        self.engine.close()
+        gc.collect()
+        self.assertIsNotNone(kept())
 
     def test_memory_of_the_other_side_is_taken_back_after_the_transfer(self):
         """The engine's second context makes progress only in the steps of this test."""

@@ -305,9 +305,15 @@ class IOEngine:
 
         :raises NotFoundError: it is not registered here.
         :raises BusyError: a transfer did not end.
+        :raises TransportError: UCX failed to deregister it: a device may still reach it, so it
+            must never be freed.
         """
-        self._get_hub().deregister(self._region(mem_desc), _DEREGISTER_S)
-        del self._regions[mem_desc.id]
+        region = self._region(mem_desc)
+        try:
+            self._get_hub().deregister(region, _DEREGISTER_S)
+        finally:
+            if region.id not in region.context._regions:
+                self._regions.pop(region.id, None)
 
     def _region(self, desc: MemoryDesc) -> Region:
         region = self._regions.get(desc.id) if desc.instance == self._instance else None

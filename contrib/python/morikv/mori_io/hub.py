@@ -171,11 +171,14 @@ class Hub:
             return True
 
         with self.lock:
-            if not self.changed.wait_for(dropped, timeout):
-                self._drop(region)
-            self._allocations.pop(region.id, None)
-            if self._mirror is not None:
-                self._mirror[1].drop(region)
+            try:
+                if not self.changed.wait_for(dropped, timeout):
+                    self._drop(region)
+            finally:
+                if region.id not in self.context._regions:  # also when UCX has failed
+                    self._allocations.pop(region.id, None)
+                    if self._mirror is not None:
+                        self._mirror[1].drop(region)
 
     def _drop(self, region: Region) -> None:
         """:raises BusyError: a transfer of this side uses it."""
