@@ -6,8 +6,7 @@
     ((uint32_t)(MKV_SEL_COMPONENTS | MKV_SEL_LAYERS | MKV_SEL_POSITIONS |              \
                 MKV_SEL_NOTIFY))
 
-/* Reject layers that this side's regions lack: a post of them would move nothing */
-static mkv_status_t mkv_plan_check_layers(const mkv_plan_t *plan, const mkv_sel_t *sel)
+mkv_status_t mkv_plan_check_layers(const mkv_plan_t *plan, const mkv_sel_t *sel)
 {
     const mkv_map_t *map = plan->map;
 
@@ -62,9 +61,8 @@ mkv_status_t mkv_plan_check_sel(const mkv_plan_t *plan, const mkv_sel_t *sel)
             "begin",
             sel->layer_lo, sel->layer_hi, sel->pos_lo, sel->pos_hi);
     }
-    status = mkv_plan_check_layers(plan, sel);
-    if ((status != MKV_OK) || !mkv_sel_has_positions(sel)) {
-        return status;
+    if (!mkv_sel_has_positions(sel)) {
+        return MKV_OK;
     }
     if (plan->bytes != NULL) {
         return mkv_error(log, MKV_ERR_INVALID, "a plan of bytes has no positions");

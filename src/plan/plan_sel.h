@@ -25,4 +25,12 @@ static inline bool mkv_sel_has_positions(const mkv_sel_t *sel)
  */
 mkv_status_t mkv_plan_check_sel(const mkv_plan_t *plan, const mkv_sel_t *sel);
 
+/**
+ * Reject layers that this side's regions lack: a post of them would move nothing. A
+ * peer may select such layers, as it has those of other pipeline stages as well.
+ *
+ * @return MKV_OK, MKV_ERR_BOUNDS.
+ */
+mkv_status_t mkv_plan_check_layers(const mkv_plan_t *plan, const mkv_sel_t *sel);
+
 #endif

@@ -80,6 +80,9 @@ static mkv_status_t mkv_post_check(mkv_xfer_t *xfer, uint32_t index, mkv_plan_t 
         status = mkv_plan_check_sel(plan, sel);
     }
     if (status == MKV_OK) {
+        status = mkv_plan_check_layers(plan, sel);
+    }
+    if (status == MKV_OK) {
         status = mkv_post_check_keys(&xfer->legs[index], plan, sel);
     }
     if (status == MKV_OK) {

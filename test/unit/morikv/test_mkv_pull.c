@@ -231,6 +231,41 @@ static void touch(mkv_pair_t *pair, unsigned which, int by)
     }
 }
 
+/* The reader has layers of the next pipeline stage as well, and selects some of both */
+START_TEST(a_range_beyond_the_layers_of_the_owner_is_put)
+{
+    mkv_map_params_t params = {.size = sizeof(params), .flags = MKV_MAP_INTERSECT};
+    mkv_sel_t sel = {.size = sizeof(sel), .fields = MKV_SEL_LAYERS, .layer_hi = 1};
+    uint8_t blob[4096];
+    size_t length = sizeof(blob);
+
+    pair_set("READ_BY", "push");
+    fake_ucp_reset();
+    pair_now = 1000000000ull;
+    pair_open(0);
+    pair_layers = 2; /* from here on; the reader has four */
+    pair_open(1);
+    OK(mkv_blob(B->ctx, MKV_BLOB_ADDR, blob, &length));
+    OK(mkv_peer_add(A->ctx, blob, length, NULL, &A->peers[1]));
+    pair_run();
+    B->peers[0] = mkv_peer_find(B->ctx, A->ctx->process.ctx_id);
+    OK(mkv_map_create(A->peers[1], &params, &A->maps[1]));
+    OK(mkv_map_create(B->peers[0], &params, &B->maps[0]));
+    pair_run();
+    bind_read(0);
+    OK(mkv_xfer_post(reader, 0, plan, &sel, NULL));
+    sel.layer_lo = 1;
+    sel.layer_hi = 3;
+    OK(mkv_xfer_post(reader, 0, plan, &sel, NULL));
+    OK(mkv_xfer_seal(reader, 0));
+    pair_run();
+    check_done();
+    ck_assert_uint_eq(pair_stats(B).pulls_served, 2);
+    ck_assert_uint_eq(fake_ucp_num_calls(FAKE_UCP_GET), 0);
+    finish();
+}
+END_TEST
+
 /* Maps that were made at different times. Loop index: the difference in the owner's map
  */
 START_TEST(bytes_of_which_the_sides_differ_are_not_put)
@@ -811,6 +846,7 @@ int main(void)
     tcase_add_loop_test(tcase, a_plan_travels_once, 0, 2);
     tcase_add_test(tcase, a_plan_too_large_for_a_message_is_got);
     tcase_add_loop_test(tcase, what_the_owner_refuses_is_got, 0, 3);
+    tcase_add_test(tcase, a_range_beyond_the_layers_of_the_owner_is_put);
     tcase_add_loop_test(tcase, bytes_of_which_the_sides_differ_are_not_put, 0, 15);
     tcase_add_test(tcase, a_refusal_that_comes_too_late_moves_nothing);
     tcase_add_test(tcase, lists_refused_there_go_piece_by_piece);
