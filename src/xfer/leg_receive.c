@@ -316,8 +316,8 @@ static void mkv_leg_receive_abort(mkv_leg_t *leg, const mkv_msg_t *msg)
 static void mkv_receive_term(mkv_peer_t *peer, mkv_leg_t *leg, const mkv_msg_t *msg,
                              const void *data, size_t length)
 {
+    mkv_early_cancel(peer, msg->from_nonce); /* its block list is void */
     if (leg == NULL) {
-        mkv_early_cancel(peer, msg->from_nonce);
         if ((msg->to_nonce == 0) && !msg->is_answer &&
             !mkv_tombstone_has(peer->ctx, msg->from_nonce)) {
             mkv_early_add_abort(peer, msg, data, length); /* fails the open at once */

@@ -206,6 +206,7 @@ START_TEST(an_early_abort_is_answered_as_drained)
     pair_run();
     ck_assert_int_eq(pair_query(passive).status, MKV_ERR_ABORTED);
     ck_assert(pair_query(passive).is_quiet);
+    ck_assert_uint_eq(A->peers[1]->num_early, 0); /* no later transfer finds the list */
     OK(mkv_xfer_close(passive));
     if (!_i) {
         OK(mkv_xfer_close(active));
