@@ -6,6 +6,7 @@
 
 #include "message/early.h"
 
+#include "message/reply.h"
 #include "peer/packet.h"
 
 static void mkv_early_remove(mkv_peer_t *peer, mkv_packet_t *packet)
@@ -28,6 +29,11 @@ static bool mkv_early_has_room_for_aborts(const mkv_peer_t *peer)
            (peer->early_abort_bytes <= peer->ctx->opts->max_queued);
 }
 
+static uint64_t mkv_early_timeout(const mkv_ctx_t *ctx)
+{
+    return 2 * ctx->opts->bind_timeout;
+}
+
 static mkv_packet_t *mkv_early_packet(mkv_peer_t *peer, const mkv_msg_t *msg,
                                       const void *data, size_t length)
 {
@@ -39,7 +45,7 @@ static mkv_packet_t *mkv_early_packet(mkv_peer_t *peer, const mkv_msg_t *msg,
         packet->epoch = msg->epoch;
         packet->from_nonce = msg->from_nonce;
         packet->deadline =
-            mkv_ctx_now(ctx) + 2 * ctx->opts->bind_timeout * MKV_NSEC_PER_MSEC;
+            mkv_ctx_now(ctx) + mkv_early_timeout(ctx) * MKV_NSEC_PER_MSEC;
         mkv_ctx_deadline(ctx, packet->deadline);
         MKV_COUNT(peer, msgs_early, 1);
     }
@@ -120,6 +126,20 @@ void mkv_early_cancel(mkv_peer_t *peer, uint64_t from_nonce)
     }
 }
 
+/* A list is sent once, and its sender may wait for longer */
+static void mkv_early_refuse(mkv_peer_t *peer, const mkv_packet_t *packet)
+{
+    const mkv_msg_t first = {
+        .id = packet->id, .epoch = packet->epoch, .from_nonce = packet->from_nonce};
+    const mkv_ctx_t *ctx = peer->ctx;
+    char text[160];
+
+    mkv_text(text, sizeof(text),
+             "%s did not open it in %llu ms, twice its option BIND_TIMEOUT", ctx->name,
+             (unsigned long long)mkv_early_timeout(ctx));
+    mkv_reply_term(peer, &first, MKV_ERR_BIND_TIMEOUT, text);
+}
+
 uint64_t mkv_early_expire(mkv_peer_t *peer, uint64_t now)
 {
     uint64_t next_deadline = MKV_NEVER;
@@ -129,6 +149,7 @@ uint64_t mkv_early_expire(mkv_peer_t *peer, uint64_t now)
     {
         if (now >= packet->deadline) {
             MKV_COUNT(peer, msgs_dropped, 1);
+            mkv_early_refuse(peer, packet);
             mkv_early_remove(peer, packet);
         } else if (packet->deadline < next_deadline) {
             next_deadline = packet->deadline;

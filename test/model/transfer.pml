@@ -243,6 +243,9 @@ active proctype Active()
     :: IS_OVER -> break
     :: atomic { !is_dead && nempty(to_a) -> to_a?type, from, to, drained, answer; a_receive() }
     :: atomic { !is_dead && a.state == CLOSED && a.num_opened < INSTANCES -> a_open() }
+    :: atomic { !is_dead && a.early != 0 -> /* its time is over, and its sender may wait on */
+           to_p!TERM(FRESH, a.early, true, false);
+           a.early = 0 }
 
     /* posting, completing, flushing */
     :: atomic { !is_dead && a.state == BOUND && !a.is_terminal && num_given < PUTS ->

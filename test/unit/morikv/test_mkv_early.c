@@ -8,6 +8,8 @@
 
 #include "test/support/mkv_pair.h"
 
+#include <string.h>
+
 static mkv_xfer_t *open_epoch(pair_side_t *side, mkv_mode_t mode, mkv_role_t role,
                               uint64_t id, uint32_t epoch)
 {
@@ -156,6 +158,36 @@ START_TEST(unopened_messages_are_dropped)
     B->is_stopped = 0;
     pair_run();
     OK(mkv_xfer_close(passive));
+    pair_teardown();
+}
+END_TEST
+
+/* The sender's own deadline is later. Loop index: it has exposed; it has requested */
+START_TEST(a_message_that_is_dropped_fails_its_transfer)
+{
+    mkv_xfer_t *early;
+
+    pair_set("BIND_TIMEOUT", "1s");
+    pair_setup();
+    early = open_epoch(B, _i ? MKV_READ : MKV_WRITE, MKV_DST, 1, 0);
+    OK(mkv_xfer_extend(early, 100000));
+    if (_i) {
+        OK(mkv_xfer_request(early, 0, NULL, 0));
+    } else {
+        pair_expose(early, 0, 4);
+    }
+    pair_run();
+    pair_now += 1900 * MKV_NSEC_PER_MSEC;
+    pair_run();
+    ck_assert_int_eq(pair_query(early).status, MKV_INPROGRESS);
+    pair_now += 200 * MKV_NSEC_PER_MSEC;
+    pair_run();
+    pair_run(); /* UCX sends it in the next round */
+    ck_assert_int_eq(pair_query(early).status, MKV_ERR_BIND_TIMEOUT);
+    ck_assert_ptr_nonnull(
+        strstr(pair_query(early).error, "A did not open it in 2000 ms"));
+    ck_assert(pair_query(early).is_quiet);
+    OK(mkv_xfer_close(early));
     pair_teardown();
 }
 END_TEST
@@ -325,6 +357,7 @@ int main(void)
     tcase_add_loop_test(tcase, an_abort_is_of_its_id_and_epoch, 0, 2);
     tcase_add_loop_test(tcase, what_is_refused_is_of_its_id_and_epoch, 0, 2);
     tcase_add_test(tcase, unopened_messages_are_dropped);
+    tcase_add_loop_test(tcase, a_message_that_is_dropped_fails_its_transfer, 0, 2);
     tcase_add_loop_test(tcase, unpolled_requests_are_bounded, 0, 2);
     tcase_add_test(tcase, early_aborts_are_bounded_by_their_bytes);
     tcase_add_loop_test(tcase, an_early_abort_is_answered_as_drained, 0, 2);
