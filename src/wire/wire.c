@@ -179,8 +179,7 @@ static void mkv_msg_get_note(mkv_rbuf_t *rbuf, mkv_msg_t *msg)
     msg->bytes = mkv_rbuf_get_u64(rbuf);
     msg->length = mkv_rbuf_get_u32(rbuf);
     msg->data = mkv_rbuf_get(rbuf, msg->length);
-    rbuf->is_bad |=
-        (msg->mode > MKV_READ) || (msg->code > MKV_OK) || (msg->code <= MKV_ERR_LAST);
+    rbuf->is_bad |= (msg->mode > MKV_READ) || (msg->code > MKV_OK);
 }
 
 static void mkv_msg_get_term(mkv_rbuf_t *rbuf, mkv_msg_t *msg)
@@ -192,7 +191,7 @@ static void mkv_msg_get_term(mkv_rbuf_t *rbuf, mkv_msg_t *msg)
     msg->is_drained = (flags & MKV_TERM_DRAINED) != 0;
     msg->is_answer = (flags & MKV_TERM_ANSWER) != 0;
     mkv_msg_get_text(rbuf, msg);
-    rbuf->is_bad |= (msg->code >= MKV_OK) || (msg->code <= MKV_ERR_LAST);
+    rbuf->is_bad |= (msg->code >= MKV_OK);
 }
 
 static void mkv_msg_get_user(mkv_rbuf_t *rbuf, mkv_msg_t *msg)

@@ -12,9 +12,9 @@
  *
  * Versions: another major number is refused (MKV_ERR_VERSION); a larger minor number
  * may add types of blob items, which are skipped unless marked critical, bytes at the
- * end of records, which are ignored (in FIN they are items), and types of messages:
- * those with the bit MKV_MSG_MAY_SKIP are skipped, and the others are a typed error,
- * never a gap.
+ * end of records, which are ignored (in FIN they are items), statuses, which are
+ * errors like all negative ones, and types of messages: those with the bit
+ * MKV_MSG_MAY_SKIP are skipped, and the others are a typed error, never a gap.
  */
 
 #include "morikv.h"

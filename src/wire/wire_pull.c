@@ -85,7 +85,7 @@ void mkv_msg_get_pulled(mkv_rbuf_t *rbuf, mkv_msg_t *msg)
     msg->serial = mkv_rbuf_get_u32(rbuf);
     msg->code = (int32_t)mkv_rbuf_get_u32(rbuf);
     msg->bytes = mkv_rbuf_get_u64(rbuf);
-    rbuf->is_bad |= (msg->code > MKV_OK) || (msg->code <= MKV_ERR_LAST);
+    rbuf->is_bad |= (msg->code > MKV_OK);
 }
 
 void mkv_wire_run(const uint8_t *runs, size_t index, mkv_run_t *run)

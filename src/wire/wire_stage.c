@@ -40,8 +40,7 @@ void mkv_msg_get_staged(mkv_rbuf_t *rbuf, mkv_msg_t *msg)
     msg->bytes = mkv_rbuf_get_u64(rbuf);
     msg->length = mkv_rbuf_get_u32(rbuf);
     msg->data = mkv_rbuf_get(rbuf, msg->length);
-    rbuf->is_bad |= (msg->code > MKV_OK) || (msg->code <= MKV_ERR_LAST) ||
-                    (msg->length > MKV_MAX_RKEY_SIZE);
+    rbuf->is_bad |= (msg->code > MKV_OK) || (msg->length > MKV_MAX_RKEY_SIZE);
 }
 
 void mkv_wire_put_places(mkv_wbuf_t *wbuf, const mkv_places_t *places)

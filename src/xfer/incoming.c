@@ -203,7 +203,7 @@ mkv_status_t mkv_xfer_refuse(mkv_peer_t *peer, uint64_t id, uint32_t epoch,
     if (mkv_ctx_check(ctx, "xfer_refuse") != MKV_OK) {
         return MKV_ERR_INVALID;
     }
-    if ((code >= MKV_OK) || (code <= MKV_ERR_LAST)) {
+    if (code >= MKV_OK) {
         return mkv_error(&ctx->log, MKV_ERR_INVALID,
                          "refuse: code %d, expected one of MKV_ERR_*", (int)code);
     }

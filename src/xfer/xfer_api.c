@@ -197,7 +197,7 @@ mkv_status_t mkv_xfer_done_data(const mkv_xfer_t *xfer, uint32_t leg,
 
 static mkv_status_t mkv_abort_check(const mkv_ctx_t *ctx, mkv_status_t code)
 {
-    return ((code >= MKV_OK) || (code <= MKV_ERR_LAST))
+    return (code >= MKV_OK)
                ? mkv_error(&ctx->log, MKV_ERR_INVALID,
                            "abort: code %d, expected one of MKV_ERR_*", (int)code)
                : MKV_OK;

@@ -104,9 +104,11 @@ START_TEST(an_abort_is_of_its_id_and_epoch)
 }
 END_TEST
 
-/* Two transfers send requests, and one of them is refused. Loop index as above */
+/* Two transfers send requests, and one of them is refused, with a status that came from
+ * a later version. Loop index as above */
 START_TEST(what_is_refused_is_of_its_id_and_epoch)
 {
+    const mkv_status_t code = (mkv_status_t)(MKV_ERR_LAST - 5);
     mkv_xfer_t *first, *second;
 
     pair_setup();
@@ -119,12 +121,10 @@ START_TEST(what_is_refused_is_of_its_id_and_epoch)
     ck_assert_uint_eq(pair_last(B, MKV_EV_INCOMING, NULL)->epoch, second->epoch);
     IS(mkv_xfer_refuse(B->peers[0], second->id, second->epoch, MKV_OK, NULL),
        MKV_ERR_INVALID);
-    IS(mkv_xfer_refuse(B->peers[0], second->id, second->epoch, MKV_ERR_LAST, NULL),
-       MKV_ERR_INVALID);
-    OK(mkv_xfer_refuse(B->peers[0], second->id, second->epoch, MKV_ERR_BUSY, NULL));
+    OK(mkv_xfer_refuse(B->peers[0], second->id, second->epoch, code, NULL));
     pair_run();
     ck_assert_int_eq(pair_query(first).status, MKV_INPROGRESS);
-    ck_assert_int_eq(pair_query(second).status, MKV_ERR_BUSY);
+    ck_assert_int_eq(pair_query(second).status, code);
     OK(mkv_xfer_close(second));
     give_up(first);
     pair_teardown();

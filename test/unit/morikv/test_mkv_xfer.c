@@ -350,6 +350,24 @@ START_TEST(abort_ends_quiet_from_every_step)
 }
 END_TEST
 
+START_TEST(a_status_of_a_later_version_ends_its_transfer_alone)
+{
+    const mkv_status_t later = (mkv_status_t)(MKV_ERR_LAST - 5);
+    mkv_xfer_t *active, *passive;
+
+    pair_setup();
+    active = pair_bind_write(4, &passive);
+    OK(mkv_xfer_abort(passive, later, "of a later version"));
+    pair_run();
+    ck_assert_int_eq(pair_query(active).status, later);
+    ck_assert_int_eq(pair_query(active).state, MKV_XFER_FAILED);
+    ck_assert_ptr_nonnull(strstr(pair_query(active).error, "of a later version"));
+    ck_assert_int_eq(A->peers[1]->state, MKV_CONN_READY);
+    pair_close(active, passive, NULL);
+    pair_teardown();
+}
+END_TEST
+
 /* Loop index: step, then READ, then READ by gets */
 /* AB-04 */
 START_TEST(broken_connection_fails_every_step)
@@ -1091,6 +1109,7 @@ int main(void)
     tcase_add_test(tcase, concurrent_transfers_can_each_be_queried);
     tcase_add_test(tcase, quiet_waits_until_the_writer_is_drained);
     tcase_add_loop_test(tcase, abort_ends_quiet_from_every_step, 0, 8 * NUM_STEPS);
+    tcase_add_test(tcase, a_status_of_a_later_version_ends_its_transfer_alone);
     tcase_add_loop_test(tcase, broken_connection_fails_every_step, 0, 4 * NUM_STEPS);
     tcase_add_test(tcase, bind_deadline_has_its_own_code);
     tcase_add_loop_test(tcase, xfer_and_release_deadlines_have_their_own_codes, 0, 2);
