@@ -103,6 +103,9 @@ static mkv_status_t mkv_remote_unpack(mkv_remote_t *remote, const mkv_blob_info_
     uint32_t i;
 
     for (i = 0; (i < info->num_mems) && (status == MKV_OK); ++i) {
+        if (!mkv_wire_mem_is_known(&info->mems[i])) {
+            continue; /* UCX cannot unpack its key */
+        }
         rmem = mkv_rmem_find(remote, info->mems[i].id);
         status = (rmem == NULL) ? mkv_rmem_create(remote, &info->mems[i])
                                 : mkv_rmem_update(remote, rmem, &info->mems[i]);

@@ -296,8 +296,7 @@ static void mkv_blob_get_mem(mkv_rbuf_t *rbuf, mkv_wire_mem_t *mem)
     mem->length = mkv_rbuf_get_u64(rbuf);
     mem->rkey_length = mkv_rbuf_get_u32(rbuf);
     mem->rkey = mkv_rbuf_get(rbuf, mem->rkey_length);
-    rbuf->is_bad |= (mem->id == 0) || (mem->mem_type >= UCS_MEMORY_TYPE_LAST) ||
-                    (mem->length > UINT64_MAX - mem->base) ||
+    rbuf->is_bad |= (mem->id == 0) || (mem->length > UINT64_MAX - mem->base) ||
                     (mem->rkey_length > MKV_MAX_RKEY_SIZE);
 }
 
@@ -487,6 +486,19 @@ static bool mkv_blob_is_consistent(const mkv_blob_info_t *info)
     return true;
 }
 
+/* A later UCX may have more types of memory, and this one has no calls for them */
+static void mkv_blob_drop_unknown_types(mkv_blob_info_t *info)
+{
+    uint32_t i, num = 0;
+
+    for (i = 0; i < info->num_regions; ++i) {
+        if (mkv_wire_mem_is_known(&info->mems[info->regions[i].mem])) {
+            info->regions[num++] = info->regions[i];
+        }
+    }
+    info->num_regions = num;
+}
+
 mkv_status_t mkv_blob_decode(const void *data, size_t length, mkv_blob_info_t *info_p)
 {
     mkv_rbuf_t rbuf = {data, (const uint8_t *)data + length, 0};
@@ -522,6 +534,7 @@ mkv_status_t mkv_blob_decode(const void *data, size_t length, mkv_blob_info_t *i
         return status;
     }
 
+    mkv_blob_drop_unknown_types(&info);
     *info_p = info;
     return MKV_OK;
 }

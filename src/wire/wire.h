@@ -231,6 +231,13 @@ typedef struct mkv_wire_mem {
     uint32_t rkey_length; /**< 0: the key is unknown */
 } mkv_wire_mem_t;
 
+/** Whether this build's UCX has the type of memory. Decoding drops regions of others,
+ * which a later UCX may have. */
+static inline bool mkv_wire_mem_is_known(const mkv_wire_mem_t *mem)
+{
+    return mem->mem_type < UCS_MEMORY_TYPE_LAST;
+}
+
 /** Layout of a region's units; size 0: unknown. */
 typedef struct mkv_wire_shape {
     uint64_t outer, inner_bytes;

@@ -435,6 +435,29 @@ START_TEST(additions_that_cannot_be_end_the_peer)
 }
 END_TEST
 
+START_TEST(a_type_of_memory_of_a_later_ucx_cuts_no_connection)
+{
+    static char memory[64];
+    mkv_region_t region = pair_region(memory, 1, 0);
+    mkv_mem_t *mem;
+
+    fake_ucp_reset();
+    pair_open(0);
+    pair_open(1);
+    region.flags = MKV_REGION_OPTIONAL;
+    pair_add(B->ctx, &region);
+    OK(mkv_regions_commit(B->ctx, NULL));
+    mem = ucs_list_tail(&B->ctx->mems, mkv_mem_t, list);
+    mem->type = UCS_MEMORY_TYPE_LAST;
+    pair_connect(0, 1);
+    mem->type = UCS_MEMORY_TYPE_HOST;
+    ck_assert_uint_eq(B->peers[0]->remote.num_regions + 1, B->ctx->num_regions);
+    ck_assert_uint_eq(A->peers[1]->remote.num_regions, A->ctx->num_regions);
+    ck_assert_uint_eq(mkv_list_length(&A->peers[1]->remote.mems), 1);
+    pair_teardown();
+}
+END_TEST
+
 int main(void)
 {
     TCase *tcase = pair_tcase("regions");
@@ -454,5 +477,6 @@ int main(void)
         tcase, a_key_too_long_to_be_sent_is_an_error_of_its_registration, 0, 2);
     tcase_add_test(tcase, a_commit_sends_what_was_added);
     tcase_add_loop_test(tcase, additions_that_cannot_be_end_the_peer, 0, 2);
+    tcase_add_test(tcase, a_type_of_memory_of_a_later_ucx_cuts_no_connection);
     return pair_main("mkv_regions", tcase);
 }

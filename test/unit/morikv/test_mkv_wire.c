@@ -823,18 +823,35 @@ START_TEST(registrations_that_cannot_be_are_refused)
     const mkv_wire_mem_t good = mems[1];
     size_t i;
 
-    for (i = 0; i < 4; ++i) {
+    for (i = 0; i < 3; ++i) {
         mems[1] = good;
         mems[1].id = (i == 0) ? 0 : good.id;
-        mems[1].mem_type = (i == 1) ? UCS_MEMORY_TYPE_LAST : good.mem_type;
-        mems[1].length = (i == 2) ? UINT64_MAX - good.base + 1 : good.length;
-        if (i == 3) {
+        mems[1].length = (i == 1) ? UINT64_MAX - good.base + 1 : good.length;
+        if (i == 2) {
             mems[1].rkey = key;
             mems[1].rkey_length = sizeof(key);
         }
         expect_refused(&info);
     }
     mems[1] = good;
+}
+END_TEST
+
+START_TEST(regions_of_a_type_of_memory_of_a_later_ucx_are_left_out)
+{
+    const mkv_blob_info_t info = sample_blob(1);
+    const uint32_t type = mems[1].mem_type;
+    mkv_blob_info_t got;
+    mkv_wbuf_t wbuf;
+
+    mems[1].mem_type = UCS_MEMORY_TYPE_LAST;
+    wbuf = encode_info(&info);
+    mems[1].mem_type = type;
+    ck_assert_int_eq(mkv_blob_decode(wbuf.data, wbuf.length, &got), MKV_OK);
+    ck_assert_uint_eq(got.num_regions, 1);
+    ck_assert_uint_eq(got.regions[0].id, regions[1].id);
+    mkv_blob_info_cleanup(&got);
+    mkv_wbuf_cleanup(&wbuf);
 }
 END_TEST
 
@@ -898,6 +915,7 @@ int main(void)
     tcase_add_test(tcase, lying_blobs_are_refused);
     tcase_add_test(tcase, blobs_without_identity_or_rank_are_refused);
     tcase_add_test(tcase, registrations_that_cannot_be_are_refused);
+    tcase_add_test(tcase, regions_of_a_type_of_memory_of_a_later_ucx_are_left_out);
     tcase_add_test(tcase, shapes_that_cannot_be_are_refused);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
