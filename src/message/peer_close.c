@@ -229,6 +229,13 @@ static bool mkv_peer_has_left_first(const mkv_peer_t *peer)
     return (peer->state == MKV_CONN_LEAVING) && (peer->end == MKV_PEER_END_LEFT);
 }
 
+/* Transfers do not wait for its messages any more, only for this side's calls */
+static bool mkv_peer_is_idle(mkv_peer_t *peer)
+{
+    return mkv_peer_listeners_are_idle(peer) ||
+           ((peer->end == MKV_PEER_END_LEFT) && (peer->inflight_ops == 0));
+}
+
 /*
  * Flush, say goodbye, flush, close, by force: UCX would flush in its close, too, but a
  * close that waits for a peer that is stopped cannot be cut any more: a second one is
@@ -239,7 +246,7 @@ unsigned mkv_peer_step_closing(mkv_peer_t *peer)
 {
     unsigned count = 0;
 
-    if ((peer->state == MKV_CONN_ENDING) && mkv_peer_listeners_are_idle(peer) &&
+    if ((peer->state == MKV_CONN_ENDING) && mkv_peer_is_idle(peer) &&
         (mkv_peer_take(peer, MKV_CONN_IDLE) == MKV_OK)) {
         mkv_peer_flush(peer, mkv_peer_bye_cb);
         ++count;
