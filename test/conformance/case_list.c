@@ -450,6 +450,48 @@ static void ct_sgl_runs(ct_t *ct, ct_op_t op)
     snprintf(ct->covered, sizeof(ct->covered), "%zu runs", CT_ARRAY_SIZE(runs));
 }
 
+/* Layers of one table of blocks: every second block in threes, and single blocks, each
+ * the neighbour of the single block before, on both sides. The bits of threes choose.
+ */
+static void ct_list_layers(ct_list_t *list, size_t block, uint64_t threes)
+{
+    size_t first = 0, single, three, i, k, layer;
+
+    list->count = 0;
+    for (layer = 0; layer < 20; ++layer, first += 70 * block) {
+        single = first;
+        three = first + (10 * block);
+        for (i = 0; i < 10; ++i) {
+            if (!((threes >> i) & 1)) {
+                ct_list_add(list, single, single + 4096, block);
+                single += block;
+                continue;
+            }
+            for (k = 0; k < 3; ++k, three += 2 * block) {
+                ct_list_add(list, three, three + 4096, block);
+            }
+        }
+    }
+}
+
+static void ct_sgl_layers(ct_t *ct, ct_op_t op)
+{
+    static const size_t blocks[] = {1152, 100, 2048};
+    const size_t num_tables = 2 * CT_ARRAY_SIZE(blocks);
+    uint64_t random = 1;
+    ct_list_t list;
+    size_t i;
+
+    ct_list_open(ct, op, 20 * 30, &list);
+    for (i = 0; i < num_tables; ++i) {
+        ct_list_layers(&list, blocks[i / 2],
+                       (i % 2 == 0) ? 0x155 : mkv_test_random(&random));
+        ct_list_check_parts(ct, op, &list);
+    }
+    ct_list_close(ct, &list);
+    snprintf(ct->covered, sizeof(ct->covered), "20 layers of %zu tables", num_tables);
+}
+
 /* Two elements that repeat at a stride: aligned, of no alignment, long, without a gap,
  * empty, only once. The second one ends with the memory; then it ends behind it. */
 static void ct_sgl_repeats(ct_t *ct, ct_op_t op)
@@ -662,6 +704,16 @@ static void get_list_takes_runs(ct_t *ct)
     ct_sgl_runs(ct, CT_GET_SGL);
 }
 
+static void put_list_takes_layers(ct_t *ct)
+{
+    ct_sgl_layers(ct, CT_PUT_SGL);
+}
+
+static void get_list_takes_layers(ct_t *ct)
+{
+    ct_sgl_layers(ct, CT_GET_SGL);
+}
+
 static void put_list_repeats_blocks(ct_t *ct)
 {
     ct_sgl_repeats(ct, CT_PUT_SGL);
@@ -724,6 +776,8 @@ const ct_case_t ct_cases_list[] = {
     {"get_list_takes_blocks", .v2_flags = CT_V2_GET_SGL, .run = get_list_takes_blocks},
     {"put_list_takes_runs", .v2_flags = CT_V2_PUT_SGL, .run = put_list_takes_runs},
     {"get_list_takes_runs", .v2_flags = CT_V2_GET_SGL, .run = get_list_takes_runs},
+    {"put_list_takes_layers", .v2_flags = CT_V2_PUT_SGL, .run = put_list_takes_layers},
+    {"get_list_takes_layers", .v2_flags = CT_V2_GET_SGL, .run = get_list_takes_layers},
     {"put_list_repeats_blocks", .v2_flags = CT_V2_PUT_SGL,
      .run = put_list_repeats_blocks},
     {"get_list_repeats_blocks", .v2_flags = CT_V2_GET_SGL,

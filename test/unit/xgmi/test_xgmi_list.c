@@ -112,6 +112,177 @@ START_TEST(a_run_of_pieces_is_one_entry)
 }
 END_TEST
 
+START_TEST(no_piece_joins_a_run_alike)
+{
+    ck_assert(muct_xgmi_list_add_run(&list, &pieces));
+    ck_assert(muct_xgmi_list_add(&list, 0x1000, 0x9000, 0x100));
+    ck_assert(muct_xgmi_list_add_alike(&list, 0x20000, 0xa0000));
+    ck_assert(muct_xgmi_list_add(&list, 0x1100, 0x9100, 0x100));
+    ck_assert_uint_eq(muct_xgmi_list_count(&list), 4);
+    ck_assert_uint_eq(memory[2].length, pieces.count);
+    ck_assert_uint_eq(list.num_tiles, 3 + 1 + 3 + 1);
+}
+END_TEST
+
+/* ---- random lists, and the same in their pieces ---- */
+
+#define MAX_SPANS 20000
+
+typedef struct span {
+    uint64_t dst;
+    uint64_t src;
+    uint64_t length;
+} span_t;
+
+/* The first one is empty. */
+typedef struct spans {
+    size_t count;
+    span_t all[MAX_SPANS + 1];
+} spans_t;
+
+static spans_t wanted, made;
+/* The last piece that was added alone */
+static muct_xgmi_strided_t single = {.dst = 1u << 20, .src = 1u << 24};
+
+static void spans_add(spans_t *spans, const muct_xgmi_strided_t *run)
+{
+    span_t *last = &spans->all[spans->count];
+    span_t next = {run->dst, run->src, run->piece};
+    uint32_t i;
+
+    for (i = 0; i < run->count; ++i) {
+        if ((next.dst == last->dst + last->length) &&
+            (next.src == last->src + last->length)) {
+            last->length += next.length;
+        } else {
+            MKV_REQUIRE(++spans->count <= MAX_SPANS, "more than %d pieces", MAX_SPANS);
+            *++last = next;
+        }
+        next.dst += run->dst_stride;
+        next.src += run->src_stride;
+    }
+}
+
+static void add_single(uint64_t dst, uint64_t src)
+{
+    static const uint32_t lengths[] = {16, 256, 5000, 3};
+    const uint32_t length = lengths[rand() % 4];
+
+    single = (muct_xgmi_strided_t){.dst = dst, .src = src, .piece = length, .count = 1};
+    MKV_REQUIRE(muct_xgmi_list_add(&list, dst, src, length), "the list is full");
+    spans_add(&wanted, &single);
+}
+
+/* One of few kinds, at a place of its own or behind the last single piece. */
+static void add_run(uint64_t dst, uint64_t src)
+{
+    const muct_xgmi_alike_t *alike = &list.alike;
+    muct_xgmi_strided_t run = {.dst = dst,
+                               .src = src,
+                               .dst_stride = (rand() % 3 == 0) ? 512 : 256,
+                               .src_stride = 512,
+                               .piece = 128,
+                               .count = 3 + (uint32_t)(rand() % 2)};
+
+    if ((alike->count != run.count) || (alike->dst_stride != run.dst_stride) ||
+        !muct_xgmi_list_add_alike(&list, dst, src)) {
+        MKV_REQUIRE(muct_xgmi_list_add_run(&list, &run), "a run was refused");
+    }
+    spans_add(&wanted, &run);
+}
+
+static void add_something(void)
+{
+    const uint64_t at = (uint64_t)(1 + (rand() % 100000)) << 20;
+
+    switch (rand() % 6) {
+    case 0:
+        add_single(at, at << 4);
+        break;
+    case 1:
+    case 2:
+        add_single(single.dst + single.piece, single.src + single.piece);
+        break;
+    case 3:
+        add_run(single.dst + single.piece, single.src + single.piece);
+        break;
+    default:
+        add_run(at, at << 4);
+    }
+}
+
+/* As a list of UCP that is refused in its middle. */
+static void add_and_take_back(void)
+{
+    const muct_xgmi_list_mark_t mark = muct_xgmi_list_mark(&list);
+    const muct_xgmi_strided_t before = single;
+    const span_t last = wanted.all[wanted.count];
+    const size_t count = wanted.count;
+    muct_xgmi_entry_t entry = {0};
+    int i;
+
+    if (!muct_xgmi_list_is_empty(&list)) {
+        entry = list.next[-1];
+    }
+    for (i = rand() % 4; i > 0; --i) {
+        add_something();
+    }
+    muct_xgmi_list_rollback(&list, &mark);
+    if (!muct_xgmi_list_is_empty(&list)) {
+        list.next[-1] = entry;
+    }
+    wanted.count = count;
+    wanted.all[count] = last;
+    single = before;
+}
+
+/* @return Number of tiles. */
+static uint64_t take_apart(const muct_xgmi_entry_t *entry)
+{
+    muct_xgmi_strided_t run = {.dst = entry->dst, .src = entry->src, .count = 1};
+    const muct_xgmi_shape_t *shape;
+
+    if (muct_xgmi_place_shape(entry->place) == 0) {
+        run.piece = (uint32_t)entry->length;
+        spans_add(&made, &run);
+        return muct_xgmi_tile_count(entry->dst, entry->length);
+    }
+    shape = muct_xgmi_list_shape_of(&list, entry);
+    run.dst_stride = shape->dst_stride;
+    run.src_stride = shape->src_stride;
+    run.piece = shape->piece;
+    run.count = (uint32_t)entry->length;
+    spans_add(&made, &run);
+    return muct_xgmi_shape_tiles(shape, run.count);
+}
+
+START_TEST(random_lists_have_the_pieces_that_were_added)
+{
+    int rounds = (getenv("MKV_UNDER_VALGRIND") != NULL) ? 5 : 100;
+    const muct_xgmi_entry_t *entry;
+    uint64_t tiles;
+    int round, i;
+
+    srand((unsigned)_i + 1);
+    for (round = 0; round < rounds; ++round) {
+        muct_xgmi_list_init(&list, memory, CAPACITY);
+        wanted.count = made.count = 0;
+        for (i = rand() % 500; i >= 0; --i) {
+            (rand() % 20 == 0) ? add_and_take_back() : add_something();
+        }
+        tiles = 0;
+        for (entry = list.begin; entry < list.next; ++entry) {
+            MKV_REQUIRE(muct_xgmi_place_tile(entry->place) == tiles,
+                        "entry %td of round %d", entry - list.begin, round);
+            tiles += take_apart(entry);
+        }
+        ck_assert_uint_eq(list.num_tiles, tiles);
+        ck_assert_uint_eq(made.count, wanted.count);
+        ck_assert_mem_eq(made.all, wanted.all, (made.count + 1) * sizeof(*made.all));
+    }
+}
+END_TEST
+
 START_TEST(a_run_that_has_no_place_is_refused)
 {
     muct_xgmi_strided_t run = pieces;
@@ -355,6 +526,8 @@ int main(void)
     tcase_add_test(tcase, neighbours_on_both_sides_become_one);
     tcase_add_test(tcase, zero_bytes_add_nothing);
     tcase_add_test(tcase, a_run_of_pieces_is_one_entry);
+    tcase_add_test(tcase, no_piece_joins_a_run_alike);
+    tcase_add_loop_test(tcase, random_lists_have_the_pieces_that_were_added, 0, 4);
     tcase_add_test(tcase, a_run_that_has_no_place_is_refused);
     tcase_add_test(tcase, divisions_by_a_shape_are_exact);
     tcase_add_test(tcase, a_full_list_refuses_and_keeps_what_it_has);

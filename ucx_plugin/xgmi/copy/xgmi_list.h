@@ -46,8 +46,9 @@ typedef struct muct_xgmi_list {
     muct_xgmi_entry_t *begin; /**< First entry */
     muct_xgmi_entry_t *end;   /**< End of the array */
     uint64_t num_tiles;       /**< Tiles of all entries so far */
-    uint64_t dst_end;         /**< End of the last entry's destination */
-    uint64_t src_end;         /**< End of the last entry's source */
+    uint64_t dst_end;         /**< End of the last entry's destination, which the next
+                                   piece may continue; UINT64_MAX: none may */
+    uint64_t src_end;         /**< End of its source */
     uint32_t num_shapes;
     muct_xgmi_shape_t shapes[MUCT_XGMI_MAX_SHAPES]; /**< Shapes of the list's runs */
     muct_xgmi_alike_t alike;
@@ -164,6 +165,7 @@ static inline bool muct_xgmi_list_add_alike(muct_xgmi_list_t *list, uint64_t dst
     entry->place = list->num_tiles | alike->shape;
     list->num_tiles += alike->num_tiles;
     list->next = entry + 1;
+    list->dst_end = UINT64_MAX; /* prevents a join with the next piece */
     alike->is_missed = false;
     return true;
 }
