@@ -557,6 +557,32 @@ static void ct_sgl_beyond(ct_t *ct, ct_op_t op)
     snprintf(ct->covered, sizeof(ct->covered), "%zu places outside", i);
 }
 
+/* Each block is longer than the remote memory. */
+static void ct_sgl_longer(ct_t *ct, ct_op_t op)
+{
+    static const size_t counts[] = {1, 3};
+    ct_remote_t small;
+    ucs_status_t status;
+    ct_list_t list;
+    size_t i, k;
+
+    ct_list_open(ct, op, 3, &list);
+    ct_remote_create(ct, 1024, 0, &small);
+    for (i = 0; (i < 4) && (ct->side.events.num_ep_errors == 0); ++i) {
+        list.count = 0;
+        for (k = 0; k < counts[i % 2]; ++k) {
+            ct_list_add(&list, k * 4096, k * 8192, 2048);
+            list.pieces[k].remote_offset += (i < 2) ? 0 : (size_t)1 << 30;
+        }
+        status = ct_do(ct, op, &list.local, &small, list.pieces, list.count);
+        ck_assert_msg(UCS_STATUS_IS_ERR(status), "%zu blocks, offset %zu: accepted",
+                      list.count, list.pieces[0].remote_offset);
+    }
+    ct_remote_destroy(ct, &small);
+    ct_list_close(ct, &list);
+    snprintf(ct->covered, sizeof(ct->covered), "%zu lists", i);
+}
+
 /* A list over the limit is refused and nothing of it happens. */
 static void ct_sgl_too_long(ct_t *ct, ct_op_t op)
 {
@@ -734,6 +760,16 @@ static void get_list_beyond_the_key_is_an_error(ct_t *ct)
     ct_sgl_beyond(ct, CT_GET_SGL);
 }
 
+static void put_list_longer_than_the_key_is_an_error(ct_t *ct)
+{
+    ct_sgl_longer(ct, CT_PUT_SGL);
+}
+
+static void get_list_longer_than_the_key_is_an_error(ct_t *ct)
+{
+    ct_sgl_longer(ct, CT_GET_SGL);
+}
+
 static void put_list_over_the_limit_is_refused(ct_t *ct)
 {
     ct_sgl_too_long(ct, CT_PUT_SGL);
@@ -788,6 +824,12 @@ const ct_case_t ct_cases_list[] = {
     {"get_list_beyond_the_key_is_an_error", .v2_flags = CT_V2_GET_SGL,
      .traits = CT_TRAIT_RKEY | CT_TRAIT_CHECKED_KEYS,
      .run = get_list_beyond_the_key_is_an_error},
+    {"put_list_longer_than_the_key_is_an_error", .v2_flags = CT_V2_PUT_SGL,
+     .traits = CT_TRAIT_RKEY | CT_TRAIT_CHECKED_KEYS,
+     .run = put_list_longer_than_the_key_is_an_error},
+    {"get_list_longer_than_the_key_is_an_error", .v2_flags = CT_V2_GET_SGL,
+     .traits = CT_TRAIT_RKEY | CT_TRAIT_CHECKED_KEYS,
+     .run = get_list_longer_than_the_key_is_an_error},
     {"put_list_over_the_limit_is_refused", .v2_flags = CT_V2_PUT_SGL,
      .run = put_list_over_the_limit_is_refused},
     {"get_list_over_the_limit_is_refused", .v2_flags = CT_V2_GET_SGL,

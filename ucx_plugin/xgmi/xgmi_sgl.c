@@ -99,7 +99,7 @@ muct_xgmi_sgl_set_last(muct_xgmi_sgl_last_t *last, muct_xgmi_queue_t *queue,
             return status;
         }
     }
-    if ((length > 0) && (length < queue->min_run)) {
+    if ((length > 0) && (length < queue->min_run) && (length <= last->window.length)) {
         last->length = length;
         last->num_tiles = muct_xgmi_tile_count(0, length);
         last->max_distance = last->window.length - length;
