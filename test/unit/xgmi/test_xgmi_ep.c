@@ -322,6 +322,60 @@ START_TEST(flush_waits_for_its_own_endpoints_copies)
 }
 END_TEST
 
+typedef struct first {
+    comp_t comp;
+    comp_t flush;
+    ucs_status_t flushed;
+} first_t;
+
+static void destroy_ep(uct_completion_t *comp)
+{
+    count_call(comp);
+    uct_ep_destroy(eps[0]);
+    eps[0] = NULL;
+}
+
+static void flush_ep(uct_completion_t *comp)
+{
+    first_t *first = ucs_container_of(comp, first_t, comp.uct);
+
+    count_call(comp);
+    first->flushed = uct_ep_flush(eps[0], 0, &first->flush.uct);
+}
+
+/* The operations belong to one batch, whose end calls them one after the other. */
+START_TEST(endpoint_destroyed_by_its_first_operation_cancels_the_second)
+{
+    comp_t first, second;
+
+    ck_assert_int_eq(put(0, 0, 100, &first), UCS_INPROGRESS);
+    ck_assert_int_eq(put(0, 4096, 100, &second), UCS_INPROGRESS);
+    first.uct.func = destroy_ep;
+    wait_for(&first);
+    wait_for(&second);
+    ck_assert_int_eq(first.uct.status, UCS_OK);
+    ck_assert_int_eq(second.uct.status, UCS_ERR_CANCELED);
+    eps[0] = connect_sides(&side, &side);
+}
+END_TEST
+
+START_TEST(flush_by_the_first_operation_waits_for_the_second)
+{
+    comp_t second;
+    first_t first;
+
+    ck_assert_int_eq(put(0, 0, 100, &first.comp), UCS_INPROGRESS);
+    ck_assert_int_eq(put(0, 4096, 100, &second), UCS_INPROGRESS);
+    first.comp.uct.func = flush_ep;
+    comp_init(&first.flush);
+    wait_for(&first.comp);
+    ck_assert_int_eq(first.flushed, UCS_INPROGRESS);
+    wait_for(&first.flush);
+    ck_assert_uint_eq(second.num_calls, 1);
+    ck_assert_int_eq(uct_ep_flush(eps[0], 0, NULL), UCS_OK);
+}
+END_TEST
+
 /* Only the query may have failed, while the copy still runs. */
 /* XP-04 */
 START_TEST(copy_with_a_failed_query_is_waited_for)
@@ -720,6 +774,8 @@ int main(void)
     tcase_add_test(tcase, current_device_of_the_caller_stays);
     tcase_add_test(tcase, copy_with_a_failed_query_is_waited_for);
     tcase_add_test(tcase, flush_waits_for_its_own_endpoints_copies);
+    tcase_add_test(tcase, endpoint_destroyed_by_its_first_operation_cancels_the_second);
+    tcase_add_test(tcase, flush_by_the_first_operation_waits_for_the_second);
     tcase_add_test(tcase, flush_behind_a_message_looks_for_the_peer);
     tcase_add_test(tcase, what_a_peer_sent_before_its_end_comes_before_its_end);
     tcase_add_loop_test(tcase, disabled_progress_ends_when_all_is_over, 0, 2);

@@ -2,9 +2,10 @@
 
 /*
  * The operations of a batch are called when it leaves the started list; it becomes free
- * after the last of them returned, so that callbacks may add to the queue. Mappings of
- * a batch and its announcements to owners are released before the operations are
- * called: when a user is notified of the end of a copy, it may notify the owner.
+ * after the last of them returned, so that callbacks may add to the queue, destroy the
+ * owner of later ones, and add markers behind them. Mappings of a batch and its
+ * announcements to owners are released before the operations are called: when a user is
+ * notified of the end of a copy, it may notify the owner.
  *
  * The kernel's flag and arrivals are shared by the launches of a stream, which it
  * orders.
@@ -593,6 +594,8 @@ void muct_xgmi_batch_finish(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch,
     muct_xgmi_marker_t *marker;
     muct_xgmi_op_t *op;
 
+    batch->next = queue->ending;
+    queue->ending = batch;
     for (op = batch->ops; op < batch->end_op; ++op) {
         op->is_refused &= (status == UCS_OK); /* else all get the batch's status */
         op->done(op, op->is_refused ? UCS_ERR_IO_ERROR : status);
@@ -600,9 +603,13 @@ void muct_xgmi_batch_finish(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch,
 
     while ((marker = batch->markers) != NULL) {
         batch->markers = marker->next;
+        if (batch->markers == NULL) {
+            batch->markers_tail = &batch->markers;
+        }
         marker->op.done(&marker->op, status);
     }
 
+    queue->ending = batch->next;
     batch->next = queue->free;
     queue->free = batch;
 }

@@ -255,18 +255,27 @@ unsigned muct_xgmi_queue_poll(muct_xgmi_queue_t *queue)
     return count;
 }
 
+static muct_xgmi_batch_t *muct_xgmi_batches_find(muct_xgmi_batch_t *batch,
+                                                 uint64_t stamp)
+{
+    while ((batch != NULL) && (batch->stamp != stamp)) {
+        batch = batch->next;
+    }
+    return batch;
+}
+
 bool muct_xgmi_queue_add_marker(muct_xgmi_queue_t *queue, uint64_t stamp,
                                 muct_xgmi_marker_t *marker)
 {
-    muct_xgmi_batch_t *batch = queue->head;
+    muct_xgmi_batch_t *batch = muct_xgmi_batches_find(queue->head, stamp);
 
+    if (batch == NULL) {
+        batch = muct_xgmi_batches_find(queue->ending, stamp);
+    }
     if ((queue->open != NULL) && (queue->open->stamp == stamp)) {
         batch = queue->open;
         muct_xgmi_gather_hurry(&queue->gather);
         muct_xgmi_wake_hurry(queue->wake);
-    }
-    while ((batch != NULL) && (batch->stamp != stamp)) {
-        batch = batch->next;
     }
     if (batch == NULL) {
         return false;
@@ -288,13 +297,17 @@ static void muct_xgmi_ops_disown(muct_xgmi_op_t *op, const muct_xgmi_op_t *end,
     }
 }
 
-void muct_xgmi_queue_disown(muct_xgmi_queue_t *queue, const void *owner)
+static void muct_xgmi_batches_disown(muct_xgmi_batch_t *batch, const void *owner)
 {
-    muct_xgmi_batch_t *batch;
-
-    for (batch = queue->head; batch != NULL; batch = batch->next) {
+    for (; batch != NULL; batch = batch->next) {
         muct_xgmi_ops_disown(batch->ops, batch->end_op, owner);
     }
+}
+
+void muct_xgmi_queue_disown(muct_xgmi_queue_t *queue, const void *owner)
+{
+    muct_xgmi_batches_disown(queue->head, owner);
+    muct_xgmi_batches_disown(queue->ending, owner);
     if (queue->open != NULL) {
         muct_xgmi_ops_disown(queue->open->ops, queue->next_op, owner);
     }

@@ -176,6 +176,7 @@ typedef struct muct_xgmi_queue {
     muct_xgmi_batch_t *free;    /**< Batches neither open nor started */
     muct_xgmi_batch_t *head;    /**< Started, oldest first */
     muct_xgmi_batch_t **tail;
+    muct_xgmi_batch_t *ending; /**< Batches whose operations are being called */
     unsigned num_started;
     pthread_mutex_t lock; /**< Guards the list of started batches and what they use */
     pthread_t thread;     /**< The first thread that used the queue */
@@ -339,14 +340,15 @@ static inline void muct_xgmi_queue_kick(muct_xgmi_queue_t *queue)
 }
 
 
-/** Whether nothing is gathered and nothing runs. */
+/** Whether nothing is gathered, nothing runs, and all operations were called. */
 static inline bool muct_xgmi_queue_is_idle(const muct_xgmi_queue_t *queue)
 {
-    return (queue->head == NULL) && (queue->open == NULL);
+    return (queue->head == NULL) && (queue->open == NULL) && (queue->ending == NULL);
 }
 
 
-/** Clear the owner of its pending operations, because it is being destroyed. */
+/** Clear the owner of its pending operations, because it is being destroyed. An
+ * operation may call this. */
 void muct_xgmi_queue_disown(muct_xgmi_queue_t *queue, const void *owner);
 
 
