@@ -910,6 +910,51 @@ START_TEST(a_user_that_cannot_be_inspected_keeps_its_slot)
 END_TEST
 
 
+/* Destructors of an application run in its forked children. */
+START_TEST(a_forked_child_releases_nothing_of_its_parent)
+{
+    muct_xgmi_page_t *mine, *theirs;
+    uint32_t slot, generation;
+    muct_xgmi_peer_t *peer;
+    pid_t peers_pid, pid;
+    uint64_t owner;
+    int fds[2], status;
+
+    peers_pid = start_process(&owner);
+    ck_assert_int_eq(muct_xgmi_self_open(dir, &self), UCS_OK);
+    ck_assert_int_eq(muct_xgmi_slot_alloc(&slot, &generation), UCS_OK);
+    ck_assert_int_eq(muct_xgmi_peer_get(owner, &peer), UCS_OK);
+    ck_assert_int_eq(muct_xgmi_page_map(dir, self.owner, &fds[0], &mine), UCS_OK);
+    ck_assert_int_eq(muct_xgmi_page_map(dir, owner, &fds[1], &theirs), UCS_OK);
+    ck_assert(muct_xgmi_peer_enter(peer, 0, 0));
+    atomic_store(&mine->slots[slot].users[0], 1);
+    pid = fork();
+    if (pid == 0) {
+        muct_xgmi_peer_leave(peer, 0);
+        muct_xgmi_peer_put(peer);
+        muct_xgmi_slot_free(slot);
+        _exit(muct_xgmi_slot_is_used(slot, generation)); /* it would wait and expire */
+    }
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    ck_assert_int_eq(status, 0);
+    ck_assert_uint_eq(atomic_load(&mine->slots[slot].generation), generation);
+    ck_assert(muct_xgmi_slot_is_used(slot, generation));
+    ck_assert_uint_eq(atomic_load(&theirs->users[0]), self.owner);
+    ck_assert_uint_eq(atomic_load(&theirs->slots[0].users[0]), 1);
+    muct_xgmi_peer_leave(peer, 0);
+    ck_assert_uint_eq(atomic_load(&theirs->slots[0].users[0]), 0);
+    muct_xgmi_peer_put(peer);
+    ck_assert_uint_eq(atomic_load(&theirs->users[0]), 0);
+    munmap(theirs, sizeof(*theirs));
+    munmap(mine, sizeof(*mine));
+    close(fds[1]);
+    close(fds[0]);
+    muct_xgmi_self_close();
+    kill_process(peers_pid);
+}
+END_TEST
+
+
 /* ---- peers ---- */
 
 static pthread_barrier_t all_share;
@@ -964,6 +1009,7 @@ int main(void)
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, another_copy_in_the_process_leaves_the_page);
     tcase_add_test(tcase, a_forked_child_does_not_live_for_its_parent);
+    tcase_add_test(tcase, a_forked_child_releases_nothing_of_its_parent);
     tcase_add_test(tcase, a_page_that_cannot_be_read_is_logged_with_its_cause);
     tcase_add_test(tcase, what_killed_processes_left_is_removed);
     tcase_add_test(tcase, what_a_living_process_has_stays);

@@ -264,6 +264,9 @@ uint32_t muct_xgmi_slot_void(uint32_t index)
     muct_xgmi_slot_t *slot = &muct_xgmi_process.page->slots[index];
     uint32_t generation;
 
+    if (!muct_xgmi_self_is_here()) {
+        return 0; /* in a forked child the slot is the parent's */
+    }
     pthread_mutex_lock(&muct_xgmi_peer_lock);
     generation = atomic_load(&slot->generation);
     if (generation & 1) {
@@ -283,7 +286,7 @@ bool muct_xgmi_slot_is_used(uint32_t index, uint32_t generation)
     muct_xgmi_slot_t *slot = &muct_xgmi_process.page->slots[index];
 
     /* the generation differs: the slot was unused when it was taken again */
-    return (atomic_load(&slot->generation) == generation) &&
+    return muct_xgmi_self_is_here() && (atomic_load(&slot->generation) == generation) &&
            muct_xgmi_slot_has_users(slot);
 }
 
@@ -513,7 +516,8 @@ ucs_status_t muct_xgmi_peer_get_known(uint64_t owner, muct_xgmi_peer_t **peer_p)
 
 static void muct_xgmi_peer_release_user(muct_xgmi_peer_t *peer)
 {
-    if (peer->user != MUCT_XGMI_NO_USER) {
+    /* in a forked child the place is the parent's */
+    if ((peer->user != MUCT_XGMI_NO_USER) && muct_xgmi_self_is_here()) {
         atomic_store(&peer->page->users[peer->user], 0);
     }
 }
@@ -737,7 +741,8 @@ void muct_xgmi_peer_leave(muct_xgmi_peer_t *peer, uint32_t index)
     }
 
     pthread_mutex_lock(&peer->lock);
-    if (--peer->counts[index] == 0) {
+    /* a forked child has closed the descriptor: the announcement is the parent's */
+    if ((--peer->counts[index] == 0) && (muct_xgmi_process.fd >= 0)) {
         atomic_fetch_and(muct_xgmi_slot_word(&peer->page->slots[index], peer->user),
                          ~muct_xgmi_slot_bit(peer->user));
     }

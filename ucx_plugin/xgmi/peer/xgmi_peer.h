@@ -128,7 +128,7 @@ const char *muct_xgmi_self_dir(void);
 
 
 /** Whether this process created its page; false in a forked child, which has its
- * parent's. */
+ * parent's: there the calls that release slots and places change nothing. */
 bool muct_xgmi_self_is_here(void);
 
 
