@@ -6,6 +6,7 @@
 
 #include "base/muct_bytes.h"
 #include "base/muct_gpu_tl.h"
+#include "base/muct_lock.h"
 #include "base/muct_log.h"
 #include "base/muct_stub_ops.h"
 #include "base/muct_ucx_rocm.h"
@@ -317,6 +318,10 @@ static ucs_status_t muct_xgmi_md_mem_free(uct_md_h md, uct_mem_h memh)
     return status;
 }
 
+/* Guards what a key changes in its handle: UCP has no lock of all workers. */
+static pthread_mutex_t muct_xgmi_mkey_lock = PTHREAD_MUTEX_INITIALIZER;
+MUCT_FREE_IN_CHILD(muct_xgmi_mkey_lock, &muct_xgmi_mkey_lock)
+
 static void muct_xgmi_mem_warn_several(const muct_xgmi_mem_t *mem)
 {
     static atomic_bool has_warned;
@@ -349,6 +354,20 @@ static ucs_status_t muct_xgmi_mem_export_file(muct_xgmi_mem_t *mem)
     return UCS_OK;
 }
 
+/* Keys of other memory are packed meanwhile, as the driver may take long. */
+static ucs_status_t muct_xgmi_mem_export_gpu(const muct_xgmi_md_t *md,
+                                             muct_xgmi_mem_t *mem)
+{
+    muct_xgmi_export_t export = mem->export;
+    ucs_status_t status;
+
+    pthread_mutex_unlock(&muct_xgmi_mkey_lock);
+    status = muct_xgmi_export_get(md->gpu, mem->address, &export);
+    pthread_mutex_lock(&muct_xgmi_mkey_lock);
+    mem->export = export;
+    return status;
+}
+
 /* Memory that cannot be exported has a key as well: UCX packs keys of all transports or
  * of none. */
 static ucs_status_t muct_xgmi_mem_export(const muct_xgmi_md_t *md, muct_xgmi_mem_t *mem,
@@ -358,7 +377,7 @@ static ucs_status_t muct_xgmi_mem_export(const muct_xgmi_md_t *md, muct_xgmi_mem
     ucs_status_t status;
 
     status = mem->is_host ? muct_xgmi_mem_export_file(mem)
-                          : muct_xgmi_export_get(md->gpu, mem->address, &mem->export);
+                          : muct_xgmi_mem_export_gpu(md, mem);
     if (status != UCS_OK) {
         return UCS_ERR_UNSUPPORTED;
     }
@@ -402,6 +421,28 @@ static ucs_status_t muct_xgmi_mem_use_slot(muct_xgmi_mem_t *mem)
     return UCS_OK;
 }
 
+/* Set the key's way to the memory, and the memory's slot if there is a way. */
+static void muct_xgmi_mem_set_key(const muct_xgmi_md_t *md, muct_xgmi_mem_t *mem,
+                                  muct_xgmi_key_t *key)
+{
+    bool is_exported = (muct_xgmi_mem_export(md, mem, key) == UCS_OK);
+
+    if (!is_exported) {
+        key->base = mem->address;
+        key->alloc_length = mem->length;
+    }
+    if ((is_exported || (mem->is_private && mem->may_copy)) &&
+        (muct_xgmi_mem_use_slot(mem) == UCS_OK)) {
+        key->kind = !is_exported   ? MUCT_XGMI_KEY_PRIVATE
+                    : mem->is_host ? MUCT_XGMI_KEY_FILE
+                                   : MUCT_XGMI_KEY_REMOTE;
+        key->slot = mem->slot;
+        key->generation = mem->generation;
+    } else {
+        key->kind = MUCT_XGMI_KEY_LOCAL;
+    }
+}
+
 static ucs_status_t muct_xgmi_md_mkey_pack(uct_md_h md, uct_mem_h memh, void *address,
                                            size_t length,
                                            const uct_md_mkey_pack_params_t *params,
@@ -411,30 +452,16 @@ static ucs_status_t muct_xgmi_md_mkey_pack(uct_md_h md, uct_mem_h memh, void *ad
     unsigned flags = MUCT_PARAM(UCT_MD_MKEY_PACK_FIELD, params, flags, FLAGS, 0);
     muct_xgmi_mem_t *mem = memh;
     muct_xgmi_key_t key = {0};
-    bool is_exported;
 
     /* The key covers the whole registration, not the requested part. */
     (void)address;
     (void)length;
-    mem->may_invalidate |= !!(flags & UCT_MD_MKEY_PACK_FLAG_INVALIDATE_RMA);
     key.owner = self->self.owner;
     key.address = mem->address;
     key.length = mem->length;
-    is_exported = (muct_xgmi_mem_export(self, mem, &key) == UCS_OK);
-    if (!is_exported) {
-        key.base = mem->address;
-        key.alloc_length = mem->length;
-    }
-    if ((is_exported || (mem->is_private && mem->may_copy)) &&
-        (muct_xgmi_mem_use_slot(mem) == UCS_OK)) {
-        key.kind = !is_exported   ? MUCT_XGMI_KEY_PRIVATE
-                   : mem->is_host ? MUCT_XGMI_KEY_FILE
-                                  : MUCT_XGMI_KEY_REMOTE;
-        key.slot = mem->slot;
-        key.generation = mem->generation;
-    } else {
-        key.kind = MUCT_XGMI_KEY_LOCAL;
-    }
+    pthread_mutex_lock(&muct_xgmi_mkey_lock);
+    mem->may_invalidate |= !!(flags & UCT_MD_MKEY_PACK_FLAG_INVALIDATE_RMA);
+    muct_xgmi_mem_set_key(self, mem, &key);
     if (key.kind == MUCT_XGMI_KEY_PRIVATE) {
         muct_put_le(key.handle, (uintptr_t)self->word, 8);
     }
@@ -443,6 +470,7 @@ static ucs_status_t muct_xgmi_md_mkey_pack(uct_md_h md, uct_mem_h memh, void *ad
     if (key.kind != MUCT_XGMI_KEY_LOCAL) {
         muct_xgmi_rkey_issue(key.slot, buffer);
     }
+    pthread_mutex_unlock(&muct_xgmi_mkey_lock);
     return UCS_OK;
 }
 

@@ -173,7 +173,7 @@ test_unit_xgmi_test_xgmi_md_SOURCES = test/unit/xgmi/test_xgmi_md.c
 test_unit_xgmi_test_xgmi_md_CPPFLAGS = $(AM_CPPFLAGS) $(hipcpu_path_cppflags)
 test_unit_xgmi_test_xgmi_md_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 test_unit_xgmi_test_xgmi_md_LDFLAGS = $(muct_ldflags)
-test_unit_xgmi_test_xgmi_md_LDADD = test/support/libfakehip.la libmuct.la $(CHECK_LIBS)
+test_unit_xgmi_test_xgmi_md_LDADD = test/support/libfakehip.la test/support/libmkvtest.la libmuct.la $(CHECK_LIBS)
 
 # Private host memory of the process itself, by the module in a real UCX.
 test_unit_xgmi_test_xgmi_moves_SOURCES = test/unit/xgmi/test_xgmi_moves.c

@@ -9,6 +9,7 @@
 #include "xgmi/copy/xgmi_stage.h"
 #include "xgmi/xgmi_md.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <linux/magic.h>
 #include <pthread.h>
@@ -315,6 +316,82 @@ START_TEST(key_names_a_file_that_others_can_map)
     ck_assert_int_eq(key_of(md, memh).kind, MUCT_XGMI_KEY_LOCAL);
     ck_assert_int_eq(uct_md_mem_dereg(md, memh), UCS_OK);
     uct_md_close(md);
+}
+END_TEST
+
+static _Thread_local bool is_packing;
+static _Thread_local pthread_mutex_t *last_locked;
+static pthread_mutex_t *slots_lock;
+static atomic_uint num_at_slots, num_blocked;
+
+/* A thread that packs waits before it takes a slot, until the other one is there or
+ * cannot come. */
+int pthread_mutex_lock(pthread_mutex_t *mutex)
+{
+    static int (*real)(pthread_mutex_t *mutex);
+    unsigned empty = 0;
+    int ret;
+
+    if (real == NULL) {
+        *(void **)&real = dlsym(RTLD_NEXT, "pthread_mutex_lock");
+    }
+    last_locked = mutex;
+    if (is_packing && (mutex == slots_lock)) {
+        atomic_fetch_add(&num_at_slots, 1);
+        while ((atomic_load(&num_at_slots) < 2) && (atomic_load(&num_blocked) == 0)) {
+            mkv_test_pause(&empty);
+        }
+    }
+    if (!is_packing || (pthread_mutex_trylock(mutex) != 0)) {
+        atomic_fetch_add(&num_blocked, is_packing);
+        ret = real(mutex);
+        atomic_fetch_sub(&num_blocked, is_packing);
+        return ret;
+    }
+    return 0;
+}
+
+static uct_md_h packing_md;
+static uct_mem_h packed_memh;
+
+static void *pack_second(void *arg)
+{
+    unsigned empty = 0;
+
+    while (atomic_load(&num_at_slots) == 0) {
+        mkv_test_pause(&empty);
+    }
+    is_packing = true;
+    *(muct_xgmi_key_t *)arg = key_of(packing_md, packed_memh);
+    return NULL;
+}
+
+/* A second slot would be taken for ever, and its key valid. */
+START_TEST(first_keys_of_two_threads_have_one_slot)
+{
+    muct_xgmi_key_t first, second;
+    uint32_t slot, generation;
+    pthread_t thread;
+    void *memory;
+
+    packing_md = open_md();
+    ck_assert_int_eq(gpu->mem_alloc(&memory, LENGTH), 0);
+    packed_memh = reg_host(packing_md, memory, UCT_MD_MEM_ACCESS_RMA);
+    ck_assert_int_eq(muct_xgmi_slot_alloc(&slot, &generation), UCS_OK);
+    muct_xgmi_slot_free(slot);
+    slots_lock = last_locked;
+    num_at_slots = num_blocked = 0;
+    ck_assert_int_eq(pthread_create(&thread, NULL, pack_second, &second), 0);
+    is_packing = true;
+    first = key_of(packing_md, packed_memh);
+    is_packing = false;
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    ck_assert_int_eq(first.kind, MUCT_XGMI_KEY_REMOTE);
+    ck_assert_uint_eq(first.slot, second.slot);
+    ck_assert_uint_eq(first.generation, second.generation);
+    ck_assert_int_eq(uct_md_mem_dereg(packing_md, packed_memh), UCS_OK);
+    ck_assert_int_eq(gpu->mem_free(memory), 0);
+    uct_md_close(packing_md);
 }
 END_TEST
 
@@ -854,6 +931,7 @@ int main(void)
     tcase_add_test(tcase, a_child_forked_during_an_unregistration_registers);
     tcase_add_test(tcase, buffers_are_near_the_device_that_uses_them);
     tcase_add_test(tcase, key_names_a_file_that_others_can_map);
+    tcase_add_test(tcase, first_keys_of_two_threads_have_one_slot);
     tcase_add_test(tcase, other_file_than_the_keys_is_not_mapped);
     tcase_add_test(tcase, file_on_a_disk_is_not_mapped);
     tcase_add_loop_test(tcase, pages_that_cannot_be_had_are_found, 0, 2);
