@@ -866,6 +866,52 @@ START_TEST(what_another_thread_posts_wakes)
 }
 END_TEST
 
+static int launch_nothing(muct_hip_function_t function, unsigned grid_x,
+                          unsigned grid_y, unsigned grid_z, unsigned block_x,
+                          unsigned block_y, unsigned block_z, unsigned shared_bytes,
+                          muct_hip_stream_t stream, void **params, void **extra)
+{
+    (void)function, (void)grid_x, (void)grid_y, (void)grid_z, (void)block_x;
+    (void)block_y, (void)block_z, (void)shared_bytes, (void)stream, (void)params;
+    (void)extra;
+    return MUCT_HIP_SUCCESS;
+}
+
+static int fail_query(muct_hip_stream_t stream)
+{
+    (void)stream;
+    return 719;
+}
+
+/* Each poll stands for a second of sleep. */
+START_TEST(failed_device_is_found_beside_sleep)
+{
+    const uint64_t past_ns = muct_xgmi_wake_now_ns() - 10000000;
+    muct_gpu_t failed = *gpu;
+    unsigned i;
+
+    failed.module_launch_kernel = launch_nothing;
+    failed.stream_query = fail_query;
+    queue->gpu = &failed;
+    for (i = 0; i < 10; ++i) {
+        ck_assert_int_eq(put(i * 1000, 10), UCS_OK);
+    }
+    muct_xgmi_queue_start(queue);
+    ck_assert_int_eq(muct_xgmi_queue_arm(queue, past_ns), UCS_OK);
+    (void)muct_xgmi_wake_drain(wake, past_ns + 1000000);
+    ck_assert_int_eq(muct_xgmi_queue_arm(queue, past_ns + 1000000), UCS_OK);
+    ck_assert(queue->is_notifying);
+    for (i = 0; (i < 20) && (num_done == 0); ++i) {
+        ck_assert_uint_eq(wake->timer_at_ns, past_ns + 1001000000);
+        (void)muct_xgmi_queue_poll(queue);
+        ck_assert_int_eq(muct_xgmi_queue_arm(queue, past_ns + 2000000), UCS_OK);
+    }
+    ck_assert_uint_eq(num_done, 10);
+    ck_assert_int_eq(last_status, UCS_ERR_IO_ERROR);
+    queue->gpu = gpu;
+}
+END_TEST
+
 /* Whichever stream of a batch ends last, its end wakes. */
 START_TEST(every_stream_of_a_batch_wakes)
 {
@@ -1243,6 +1289,7 @@ int main(void)
     tcase_add_loop_test(tcase, posting_starts_what_comes_one_at_a_time, 0, 2);
     tcase_add_test(tcase, what_another_thread_posts_wakes);
     tcase_add_loop_test(tcase, every_stream_of_a_batch_wakes, 0, 2);
+    tcase_add_test(tcase, failed_device_is_found_beside_sleep);
     tcase_add_test(tcase, queue_is_recorded_once_for_all_behind_it);
     tcase_add_test(tcase, current_device_of_the_caller_stays);
     tcase_add_test(tcase, first_long_run_copies_after_the_fence_before_it);

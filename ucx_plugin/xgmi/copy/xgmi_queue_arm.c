@@ -14,6 +14,10 @@
 #define MUCT_XGMI_MIN_LOOK_NS 10000
 #define MUCT_XGMI_CALLBACK_AFTER_NS 70000
 
+/* Time between two polls of copies whose callback is due: the callback of a device that
+ * has failed ends nothing, or does not come. */
+#define MUCT_XGMI_LOOK_AT_DEVICE_NS 1000000000
+
 
 /* Each stream that the batch waits for may be the last one to end. */
 static ucs_status_t muct_xgmi_queue_call_back(muct_xgmi_queue_t *queue,
@@ -54,7 +58,7 @@ static ucs_status_t muct_xgmi_queue_arm_head(muct_xgmi_queue_t *queue, uint64_t 
     ucs_status_t status;
 
     if (queue->is_notifying) {
-        return UCS_OK;
+        return muct_xgmi_wake_in(queue->wake, now_ns, MUCT_XGMI_LOOK_AT_DEVICE_NS);
     }
 
     if (batch->armed_at_ns == 0) {
@@ -69,7 +73,9 @@ static ucs_status_t muct_xgmi_queue_arm_head(muct_xgmi_queue_t *queue, uint64_t 
 
     status = muct_xgmi_queue_call_back(queue, batch);
     queue->is_notifying = (status == UCS_OK);
-    return status;
+    return queue->is_notifying
+               ? muct_xgmi_wake_in(queue->wake, now_ns, MUCT_XGMI_LOOK_AT_DEVICE_NS)
+               : status;
 }
 
 ucs_status_t muct_xgmi_queue_arm(muct_xgmi_queue_t *queue, uint64_t now_ns)
