@@ -77,9 +77,10 @@ unsigned muct_xgmi_inbox_poll(muct_xgmi_inbox_t *inbox, unsigned max,
 
 
 /**
- * Take no more messages from a sender: its endpoints fail, and it is woken if it waits
- * for room. Its place is lost for the life of the inbox, because messages may be in the
- * ring, which stays mapped: the caller may handle one of them.
+ * Fail the endpoints of a sender, which is woken if it waits for room. What it has sent
+ * is still received if its ring is mapped. Its place is lost for the life of the inbox,
+ * because messages may be in the ring, which stays mapped: the caller may handle one of
+ * them.
  */
 void muct_xgmi_inbox_refuse(const muct_xgmi_inbox_t *inbox,
                             muct_xgmi_box_place_t *place);
