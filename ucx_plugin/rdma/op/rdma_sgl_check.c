@@ -50,7 +50,11 @@ static ucs_status_t muct_rdma_sgl_check_general(const muct_rdma_ep_t *ep,
         return UCS_OK;
     }
 
-    span = length + ((repeats > 1) ? (repeats - 1) * sgl->strides[i] : 0);
+    if (__builtin_mul_overflow(repeats - 1, (repeats > 1) ? sgl->strides[i] : 0,
+                               &span) ||
+        __builtin_add_overflow(span, length, &span)) {
+        span = SIZE_MAX; /* more than any memory */
+    }
     if (!muct_rdma_mem_has(mem, sgl->buffers[i], span)) {
         return muct_rdma_mem_refuse(mem, sgl->buffers[i], span);
     }
