@@ -110,6 +110,36 @@ static void transfer_over_a_limit_is_refused(ct_t *ct)
     snprintf(ct->covered, sizeof(ct->covered), "blocks, bytes, short puts");
 }
 
+/* One entry for several blocks. */
+static void block_with_repetitions_is_refused(ct_t *ct)
+{
+    uct_iov_t iov = {.length = 8, .stride = 64, .count = 2};
+    ct_limit_t limit;
+
+    ct_limit_open(ct, &limit);
+    iov.buffer = limit.local.addr;
+    iov.memh = limit.local.memh;
+    if (ct_limit_has(ct, UCT_IFACE_FLAG_PUT_ZCOPY)) {
+        ct_limit_expect(uct_ep_put_zcopy(ct->ep, &iov, 1, limit.remote.addr,
+                                         limit.remote.rkey.rkey, NULL),
+                        "put");
+    }
+    if (ct_limit_has(ct, UCT_IFACE_FLAG_GET_ZCOPY)) {
+        ct_limit_expect(uct_ep_get_zcopy(ct->ep, &iov, 1, limit.remote.addr,
+                                         limit.remote.rkey.rkey, NULL),
+                        "get");
+    }
+    if (ct_limit_has(ct, UCT_IFACE_FLAG_AM_SHORT)) {
+        ct_limit_expect(uct_ep_am_short_iov(ct->ep, CT_AM_ID, &iov, 1), "message");
+    }
+    if (ct_limit_has(ct, UCT_IFACE_FLAG_AM_ZCOPY)) {
+        ct_limit_expect(uct_ep_am_zcopy(ct->ep, CT_AM_ID, NULL, 0, &iov, 1, 0, NULL),
+                        "zcopy message");
+    }
+    ct_limit_close(ct, &limit);
+    snprintf(ct->covered, sizeof(ct->covered), "puts, gets and messages");
+}
+
 static size_t ct_limit_pack(void *dest, void *arg)
 {
     memset(dest, 0, *(size_t *)arg);
@@ -323,6 +353,8 @@ const ct_case_t ct_cases_limit[] = {
      .run = endpoint_that_cannot_be_made_is_null},
     {"transfer_over_a_limit_is_refused", .traits = CT_TRAIT_CHECKED_KEYS,
      .run = transfer_over_a_limit_is_refused},
+    {"block_with_repetitions_is_refused", .traits = CT_TRAIT_CHECKED_KEYS,
+     .run = block_with_repetitions_is_refused},
     {"message_over_a_limit_is_refused", .flags = UCT_IFACE_FLAG_AM_SHORT,
      .traits = CT_TRAIT_CHECKED_KEYS, .run = message_over_a_limit_is_refused},
     {"transfer_of_nothing_needs_no_key", .run = transfer_of_nothing_needs_no_key},

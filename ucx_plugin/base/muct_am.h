@@ -43,6 +43,29 @@ static inline void muct_am_trace(const uct_base_iface_t *iface,
 ucs_status_t muct_am_check_alignment(const uct_iface_params_t *params, size_t *align_p);
 
 
+/**
+ * Length of a message in blocks.
+ *
+ * @return UCS_ERR_INVALID_PARAM: a block repeats at a stride. UCP makes none that does.
+ */
+static inline ucs_status_t muct_am_iov_length(const uct_iov_t *iov, size_t iovcnt,
+                                              size_t *length_p)
+{
+    size_t i;
+
+    *length_p = 0;
+    for (i = 0; i < iovcnt; ++i) {
+        if (ucs_unlikely(iov[i].count > 1)) {
+            muct_error("block %zu of a message comes %u times: expected once", i,
+                       iov[i].count);
+            return UCS_ERR_INVALID_PARAM;
+        }
+        *length_p += iov[i].length;
+    }
+    return UCS_OK;
+}
+
+
 /** Log the invalid parameter of a message. @return UCS_ERR_INVALID_PARAM. */
 ucs_status_t muct_am_refuse(uint8_t id, size_t length, size_t max);
 

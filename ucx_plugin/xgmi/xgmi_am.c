@@ -211,15 +211,14 @@ ucs_status_t muct_xgmi_ep_am_short_iov(uct_ep_h tl_ep, uint8_t id, const uct_iov
                                        size_t iovcnt)
 {
     muct_xgmi_ep_t *ep = ucs_derived_of(tl_ep, muct_xgmi_ep_t);
-    size_t i, length = 0, offset = 0;
+    size_t i, length, offset = 0;
     ucs_status_t status;
     void *data = NULL;
 
-    for (i = 0; i < iovcnt; ++i) {
-        length += iov[i].length;
+    status = muct_am_iov_length(iov, iovcnt, &length);
+    if (status == UCS_OK) {
+        status = muct_xgmi_am_reserve(ep, id, length, &data);
     }
-
-    status = muct_xgmi_am_reserve(ep, id, length, &data);
     if (status != UCS_OK) {
         return status;
     }

@@ -220,16 +220,16 @@ static UCS_F_ALWAYS_INLINE ucs_status_t muct_xgmi_ep_zcopy(
         return UCS_OK;
     }
 
-    if (ucs_unlikely((iovcnt == 1) && (rkey->key.kind == MUCT_XGMI_KEY_PRIVATE))) {
-        return muct_xgmi_ep_move(ep, dir, iov, raddr, rkey, comp);
+    mem = iov->memh;
+    if (ucs_unlikely((mem == NULL) || (iovcnt > 1) || (iov->count > 1))) {
+        muct_error("%zu pieces of local memory, the first %p with handle %p, %u times: "
+                   "one registered piece was expected",
+                   iovcnt, iov->buffer, iov->memh, iov->count);
+        return UCS_ERR_INVALID_PARAM;
     }
 
-    mem = iov->memh;
-    if (ucs_unlikely((mem == NULL) || (iovcnt > 1))) {
-        muct_error("%zu pieces of local memory, the first %p with handle %p: one "
-                   "registered piece was expected",
-                   iovcnt, iov->buffer, iov->memh);
-        return UCS_ERR_INVALID_PARAM;
+    if (ucs_unlikely(rkey->key.kind == MUCT_XGMI_KEY_PRIVATE)) {
+        return muct_xgmi_ep_move(ep, dir, iov, raddr, rkey, comp);
     }
 
     if (ucs_unlikely(mem->is_host) && !muct_pin(iface->md->gpu, &mem->pin) &&

@@ -165,21 +165,20 @@ ucs_status_t muct_rdma_ep_am_short_iov(uct_ep_h tl_ep, uint8_t id, const uct_iov
                                        size_t iovcnt)
 {
     muct_rdma_ep_t *ep = (muct_rdma_ep_t *)tl_ep;
-    size_t i, offset = MUCT_RDMA_AM_HEADER, total = MUCT_RDMA_AM_HEADER;
+    size_t i, offset = MUCT_RDMA_AM_HEADER, length;
     muct_rdma_am_place_t place;
     ucs_status_t status;
 
-    for (i = 0; i < iovcnt; ++i) {
-        total += iov[i].length;
+    status = muct_am_iov_length(iov, iovcnt, &length);
+    if (status == UCS_OK) {
+        status = muct_rdma_am_check(ep, id, length,
+                                    muct_rdma_am_max_short(muct_rdma_ep_iface(ep)));
     }
-
-    status = muct_rdma_am_check(ep, id, total - MUCT_RDMA_AM_HEADER,
-                                muct_rdma_am_max_short(muct_rdma_ep_iface(ep)));
     if (status != UCS_OK) {
         return status;
     }
 
-    status = muct_rdma_am_get_place(ep, total, &place);
+    status = muct_rdma_am_get_place(ep, MUCT_RDMA_AM_HEADER + length, &place);
     if (status != UCS_OK) {
         return status;
     }
@@ -192,9 +191,9 @@ ucs_status_t muct_rdma_ep_am_short_iov(uct_ep_h tl_ep, uint8_t id, const uct_iov
         }
     }
     muct_am_trace(&muct_rdma_ep_iface(ep)->super, UCT_AM_TRACE_TYPE_SEND, id,
-                  place.data + MUCT_RDMA_AM_HEADER, total - MUCT_RDMA_AM_HEADER);
+                  place.data + MUCT_RDMA_AM_HEADER, length);
     --ep->credits;
-    muct_rdma_am_post_place(ep, &place, total);
+    muct_rdma_am_post_place(ep, &place, MUCT_RDMA_AM_HEADER + length);
     return UCS_OK;
 }
 
@@ -240,8 +239,8 @@ static ucs_status_t muct_rdma_am_check_zcopy(const muct_rdma_ep_t *ep, uint8_t i
                                              const uct_iov_t *iov, size_t iovcnt)
 {
     const size_t max = muct_rdma_ep_iface(ep)->limits.seg_size - MUCT_RDMA_AM_HEADER;
-    size_t i, total = header_length;
     ucs_status_t status;
+    size_t i, length;
 
     if (iovcnt >= ep->chans[0].sq.max_sge) {
         muct_error("message in %zu blocks: at most %u are possible", iovcnt,
@@ -249,11 +248,13 @@ static ucs_status_t muct_rdma_am_check_zcopy(const muct_rdma_ep_t *ep, uint8_t i
         return UCS_ERR_INVALID_PARAM;
     }
 
-    for (i = 0; i < iovcnt; ++i) {
-        total += iov[i].length;
+    status = muct_am_iov_length(iov, iovcnt, &length);
+    if (status != UCS_OK) {
+        return status;
     }
-    if ((id >= UCT_AM_ID_MAX) || (header_length > max / 2) || (total > max)) {
-        return muct_am_refuse(id, total, max);
+    if ((id >= UCT_AM_ID_MAX) || (header_length > max / 2) ||
+        (header_length + length > max)) {
+        return muct_am_refuse(id, header_length + length, max);
     }
 
     for (i = 0; i < iovcnt; ++i) {

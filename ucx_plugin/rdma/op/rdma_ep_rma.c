@@ -238,6 +238,7 @@ typedef struct muct_rdma_cursor {
     size_t left;
 } muct_rdma_cursor_t;
 
+/* A block that repeats is a longer one: check_iov() refuses those with gaps. */
 static size_t muct_rdma_iov_length(const uct_iov_t *iov)
 {
     return iov->length * ((iov->count > 1) ? iov->count : 1);
@@ -262,6 +263,12 @@ static ucs_status_t muct_rdma_ep_check_iov(const muct_rdma_ep_t *ep,
 
     for (i = 0; i < iovcnt; ++i) {
         length = muct_rdma_iov_length(&iov[i]);
+        if ((iov[i].count > 1) && (iov[i].stride != iov[i].length)) {
+            muct_error("block %zu of a transfer comes %u times at a stride of %zu "
+                       "bytes: expected once, or its length of %zu as the stride",
+                       i, iov[i].count, iov[i].stride, iov[i].length);
+            return UCS_ERR_INVALID_PARAM;
+        }
         if ((length > 0) && !muct_rdma_mem_has(iov[i].memh, iov[i].buffer, length)) {
             return muct_rdma_mem_refuse(iov[i].memh, iov[i].buffer, length);
         }
