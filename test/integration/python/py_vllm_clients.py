@@ -24,6 +24,7 @@ from morikv.errors import MorikvError
 from morikv.vllm.caches import FULL, Group
 from morikv.vllm.orders import PULL, PUSH, Load, Orders, Step
 from morikv.vllm.scheduler import Scheduler
+from morikv.vllm.sides import Target
 
 PROMPT = 2 * BLOCK_TOKENS
 BLOB = "ab" * 40
@@ -315,12 +316,13 @@ class Clients(unittest.TestCase):
         self.p.held.add("p")
         worker.begin(Orders(ended={"p": False}))
 
-    def test_what_is_not_expected_fails_one_request_alone(self):
+    def fails_one_request_alone(self, error):
+        """:return: the log."""
         answer, opened = self.prefill(), self.d.side.worker._open
 
         def fails_once(target):
             if target.request_id == "d0":
-                raise RuntimeError("unexpected")
+                raise error
             opened(target)
 
         asked = [request(f"d{number}", dict(answer)) for number in range(2)]
@@ -329,11 +331,23 @@ class Clients(unittest.TestCase):
         with mock.patch.object(self.d.side.worker, "_open", side_effect=fails_once):
             for number, each in enumerate(asked):
                 self.d.schedule_new(each, [2 * number, 2 * number + 1])
-            with self.assertLogs("vllm.morikv", "ERROR"):
+            with self.assertLogs("vllm.morikv", "WARNING") as logs:
                 self.d.step()
             self.until(lambda: len(self.d.received) == 2)
         self.assertEqual(self.d.failed, ["d0"])
         self.has([2, 3], [3, 9], 1)
+        return logs.output
+
+    def test_what_is_not_expected_fails_one_request_alone(self):
+        logs = self.fails_one_request_alone(RuntimeError("unexpected"))
+        self.assertEqual(logs[1:], ["WARNING:vllm.morikv:morikv: request d0: unexpected"])
+
+    def test_an_error_without_a_text_is_an_error(self):
+        logs = self.fails_one_request_alone(MemoryError())
+        self.assertEqual(logs[1:], ["WARNING:vllm.morikv:morikv: request d0: MemoryError()"])
+        target = Target("d", Load(7, [], PULL, {}))
+        target.fail("")
+        self.assertTrue(target.error)
 
     def test_a_reader_that_left_keeps_no_other_out(self):
         answer, worker = self.prefill(), self.p.side.worker

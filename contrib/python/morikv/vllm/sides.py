@@ -42,7 +42,7 @@ class _Leg:
 
     def fail(self, why: str) -> None:
         """Handle the end of the transfer."""
-        self.error = self.error or why
+        self.error = self.error or why or "failed without a text"
 
     def give_up(self, why: str) -> None:
         """Fail on both sides; quiet follows if there is a transfer."""

@@ -209,7 +209,7 @@ class Worker:
         except Exception as error:
             if not isinstance(error, (errors.MorikvError, ValueError)):
                 logger.exception("morikv: a transfer failed with an unexpected error")
-            side.give_up(str(error))
+            side.give_up(str(error) or repr(error))
             if isinstance(side, Reader):  # sources and targets report to the engine
                 logger.warning("morikv: request %s: %s", side.source.request_id, error)
             self._settle(side)
