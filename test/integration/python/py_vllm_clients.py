@@ -190,6 +190,20 @@ class Clients(unittest.TestCase):
             self.assertIsNone(self.p.finish(asked, [1]))
         self.nothing_is_left()
 
+    def test_a_request_for_addresses_requests_nothing_else(self):
+        peers = self.p.scheduler.peers
+        for params in (
+            {"do_remote_decode": True, "id": 7},
+            {"do_remote_prefill": True, "id": 7, "peers": peers},
+            {"do_remote_prefill": True, "id": "bad"},
+        ):
+            asked = request("p", params | {"get_peers": True})
+            self.p.compute(asked, [3, 9])
+            self.assertEqual(self.p.schedule_new(asked, [3, 9]), 0)
+            keeps, answer = self.p.scheduler.on_finished(asked, ([3, 9],))
+            self.assertEqual((keeps, answer), (False, {"peers": peers}))
+        self.assertEqual(self.p.left(), {})
+
     def test_a_blob_of_no_worker_fails_its_request_alone(self):
         params = [{"do_remote_prefill": True, "id": 7, "peers": [BLOB]}, self.prefill()]
         for number, each in enumerate(params):

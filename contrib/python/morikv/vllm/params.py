@@ -79,6 +79,8 @@ def parse(params: object) -> Send | Receive | None:
         return None
     if not isinstance(params, dict):
         raise _refuse("kv_transfer_params", params, "an object")
+    if wants_peers(params):  # whatever else it requests
+        return None
     if params.get("do_remote_decode"):
         return Send(_id(params) if params.get("id") is not None else None)
     if not params.get("do_remote_prefill"):
