@@ -172,6 +172,8 @@ class Pair:
         self.p = start(model, connector, "kv_producer", policy)
         self.d = start(model, connector, "kv_consumer", policy)
         self.is_push = connector.endswith("push")
+        #: Tokens that prefill is requested to generate; morikv's connector ends it after one.
+        self.num_first = TOKENS if connector.startswith("mori-") else 1
         self.ids = itertools.count(1)
 
     def wait(self) -> None:
@@ -194,7 +196,7 @@ class Pair:
         goal = {"do_remote_decode": True}
         ids = [f"t{next(self.ids)}" for _ in prompts]
         of_mori = [goal | {"transfer_id": id} for id in ids]  # MORI's connector requires one, from the router
-        result = self.p.run(prompts, 1, of_mori if self.connector == "moriio" else [goal] * len(ids))
+        result = self.p.run(prompts, self.num_first, of_mori if self.connector == "moriio" else [goal] * len(ids))
         transfer: list[Any] = result["transfer"]
         return transfer
 
@@ -209,7 +211,7 @@ class Pair:
             asks = [self.of_moriio("do_remote_prefill", self.p, id) for id in ids]
             params = [self.of_moriio("do_remote_decode", self.d, id) for id in ids]
         self.d.order(asked, TOKENS, asks)
-        self.p.order(prompts, 1, params)
+        self.p.order(prompts, self.num_first, params)
 
     @staticmethod
     def of_moriio(goal: str, other: Engine, id: int) -> dict[str, Any]:

@@ -415,6 +415,7 @@ class Schedulers(unittest.TestCase):
             num_prompt_tokens=prompt,
             prompt_token_ids=tokens,
             _all_token_ids=list(tokens),
+            max_tokens=16,
             kv_transfer_params=params,
             status=vllm_names.RequestStatus.FINISHED_LENGTH_CAPPED,
         )
@@ -426,6 +427,13 @@ class Schedulers(unittest.TestCase):
         self.assertEqual(asked.num_prompt_tokens, TOTAL)
         self.assertEqual(asked.prompt_token_ids, list(range(TOTAL)))
         self.assertEqual(asked._all_token_ids, list(range(TOTAL)))
+
+    def test_prefill_generates_one_token(self):
+        sent = self.request("p", 15, do_remote_decode=True, id=5)
+        read = self.request("d", 15, do_remote_prefill=True, id=5, peers=["cd"])
+        for asked in (sent, read):
+            self.scheduler.on_new_request(asked)
+        self.assertEqual((sent.max_tokens, read.max_tokens), (1, 16))
 
     def test_a_model_of_full_attention_is_prefilled_whole(self):
         self.assertEqual(backoff(self.groups[:1] + self.groups[3:]), 0)

@@ -67,6 +67,8 @@ class Scheduler:
         if self._ids.setdefault(id, name) != name:
             raise ValueError(f"id {id} is that of request {self._ids[id]}; expected another one")
         self._shorten(request)
+        # further tokens would change states, free a window's blocks, and be cached as the prompt's
+        request.max_tokens = 1
         self._sending[name] = (id, request.num_prompt_tokens)
 
     def _shorten(self, request: Any) -> None:
