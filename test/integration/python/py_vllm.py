@@ -238,7 +238,7 @@ def request(name, prompt, **params):
     )
 
 
-def output(new=(), cached=(), tokens=None):
+def output(new=(), cached=(), tokens=None, preempted=None):
     names = ("req_ids", "new_block_ids", "num_computed_tokens")
     data = dict(zip(names, zip(*cached))) if cached else dict.fromkeys(names, ())
     return types.SimpleNamespace(
@@ -248,6 +248,7 @@ def output(new=(), cached=(), tokens=None):
         ],
         scheduled_cached_reqs=types.SimpleNamespace(**data, resumed_req_ids=set()),
         num_scheduled_tokens=tokens or {},
+        preempted_req_ids=preempted,
     )
 
 

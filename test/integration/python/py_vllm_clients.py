@@ -69,8 +69,9 @@ class Engine:
         self.held = set()
         self.sent, self.received, self.failed = [], [], []
 
-    def step(self, new=(), cached=(), tokens=None, request_byte=0):
-        orders = self.scheduler.take_orders(output(new, cached, tokens))
+    def step(self, new=(), cached=(), tokens=None, request_byte=0, preempted=None):
+        orders = self.scheduler.take_orders(output(new, cached, tokens, preempted))
+        self.side.worker.preempt(orders)
         self.side.worker.begin(orders)
         for layer, (name, cache) in enumerate(self.side.cache.items()):
             for _request_id, blocks, _done in new:
@@ -305,6 +306,37 @@ class Clients(unittest.TestCase):
     def test_a_sample_that_is_aborted_does_not_end_another(self):
         self.samples(2, "aborted")
 
+    def early_load(self):
+        """Decode requests the cache of p before that has ended."""
+        load = Load(7, [self.p.side.worker.blob()], PUSH, {0: [11, 12]})
+        self.d.side.worker.begin(Orders(loads={"d": load}))
+
+    def test_blocks_of_a_preempted_request_are_not_sent(self):
+        sent = request("p", {"do_remote_decode": True, "id": 7})
+        self.p.compute(sent, [3, 9], request_byte=1)
+        self.p.step([("other", [3, 9], 0)], preempted={"p"}, request_byte=2)
+        self.early_load()
+        self.until(lambda: self.p.side.worker._requests or self.d.received)
+        self.p.step([("p", [4, 10], 0)], tokens={"p": PROMPT}, request_byte=3)
+        self.p.finish(sent, [4, 10])
+        self.until(lambda: self.d.received)
+        self.assertEqual(self.d.failed, [])
+        self.has([11, 12], [4, 10], 3)
+        self.nothing_is_left()
+
+    def test_a_preemption_ends_readers_that_have_come(self):
+        sent = request("p", {"do_remote_decode": True, "id": 7})
+        self.p.scheduler.on_new_request(sent)
+        self.early_load()
+        self.p.step([("p", [3, 9], 0)], tokens={"p": BLOCK_TOKENS})
+        wait_for(lambda: self.p.side.worker._readers)
+        self.p.step(preempted={"p"})
+        self.assertTrue(self.p.side.worker._sources["p"].error)
+        self.until(lambda: self.d.failed == ["d"])
+        self.p.step([("p", [4, 10], 0)], tokens={"p": PROMPT})
+        self.p.finish(sent, [4, 10])
+        self.nothing_is_left()
+
     def test_a_preempted_request_that_is_aborted_leaves_nothing(self):
         asked = request("p", {"do_remote_decode": True, "id": 77})
         self.p.compute(asked, [3, 9])
@@ -433,7 +465,8 @@ class AnyOrder(Clients):
                 return
             self.p.step([(name, blocks, 0)], tokens={name: BLOCK_TOKENS})
             yield
-            if chance.random() < 0.3:  # preempted
+            if chance.random() < 0.3:
+                self.p.step(preempted={name})
                 yield
                 if chance.random() < 0.5:
                     sent.status = RequestStatus.FINISHED_ABORTED

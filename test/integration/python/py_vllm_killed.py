@@ -117,6 +117,7 @@ class Decode:
             scheduled_new_reqs=[],
             scheduled_cached_reqs=types.SimpleNamespace(req_ids=[]),
             num_scheduled_tokens={},
+            preempted_req_ids=None,
         )
         worker = self.rank.connector
         worker.bind_connector_metadata(self.scheduler.build_connector_meta(output))

@@ -346,6 +346,13 @@ class Engines(unittest.TestCase):
         self.finish()
         self.assertEqual(self.p[0].worker.take_stats()["num_kv_expired_reqs"], [1])
 
+    def test_vllm_reports_a_preemption_before_blocks_are_written(self):
+        self.start(1, 0)
+        self.compute()
+        orders = Orders(preempted=["p"])
+        self.p[0].connector.handle_preemptions(orders)
+        self.assertEqual(self.p[0].worker._sources, {})
+
     def test_an_abort_of_decode_frees_all_ranks(self):
         self.start(2, 1)
         self.load(PUSH)

@@ -84,6 +84,9 @@ class KVConnectorBase_V1:
     def bind_connector_metadata(self, connector_metadata: Any) -> None:
         pass
 
+    def handle_preemptions(self, kv_connector_metadata: Any) -> None:
+        pass
+
     def get_block_ids_with_load_errors(self) -> set[int]:
         return set()
 

@@ -93,6 +93,9 @@ class MorikvConnector(KVConnectorBase_V1, SupportsHMA):
     def get_handshake_metadata(self) -> Place:
         return Place(self._worker.blob())
 
+    def handle_preemptions(self, kv_connector_metadata: Any) -> None:
+        self._worker.preempt(kv_connector_metadata)
+
     def bind_connector_metadata(self, connector_metadata: Any) -> None:
         super().bind_connector_metadata(connector_metadata)
         self._worker.begin(connector_metadata)

@@ -56,6 +56,8 @@ class Load:
 
 @dataclass
 class Orders(KVConnectorMetadata):
+    preempted: list[str] = field(default_factory=list)
+    """Requests whose blocks this step gives to others; each may be computed again."""
     steps: dict[str, Step] = field(default_factory=dict)
     loads: dict[str, Load] = field(default_factory=dict)
     ended: dict[str, bool] = field(default_factory=dict)

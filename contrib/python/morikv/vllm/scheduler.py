@@ -145,6 +145,7 @@ class Scheduler:
     # ---- prefill, and both ----
 
     def take_orders(self, output: Any) -> Orders:
+        self._orders.preempted = list(output.preempted_req_ids or ())
         for new in output.scheduled_new_reqs:
             self._add_step(output, new.req_id, new.block_ids, True, new.num_computed_tokens)
         cached = output.scheduled_cached_reqs

@@ -130,17 +130,23 @@ class Worker:
 
     # ---- the engine's steps ----
 
+    def preempt(self, orders: Orders) -> None:
+        """Called before the step writes to any block, and before :meth:`begin`."""
+        with self._lock:
+            for request_id in orders.preempted:
+                self._withdraw(request_id)
+
     def begin(self, orders: Orders) -> None:
         """Called before a step's forward."""
         with self._lock:
             self._orders = orders
             for request_id, step in orders.steps.items():
+                if step.is_fresh:  # in other blocks than before
+                    self._withdraw(request_id)
                 source = self._sources.get(request_id)
-                if source is None or (step.is_fresh and not source.readers):
+                if source is None:
                     self._add_source(Source(request_id, step, self._groups))
-                elif step.is_fresh:  # preempted: blocks sent may be others' by now
-                    source.give_up("the request was preempted")
-                else:
+                elif not step.is_fresh:
                     source.extend(step.new_blocks)
             for request_id, load in orders.loads.items():
                 self._load(request_id, load)
@@ -238,6 +244,18 @@ class Worker:
         self._by_id[source.id] = source
         self._gone.pop(source.id, None)
         self._take_requests(source)
+
+    def _withdraw(self, request_id: str) -> None:
+        """The engine has freed its blocks, and may compute it again in others: readers that
+        come later wait for that."""
+        source = self._sources.get(request_id)
+        if source is None:
+            return
+        if source.readers or source.error:
+            source.give_up("the request was preempted")
+            return
+        del self._sources[request_id]
+        del self._by_id[source.id]
 
     def _end(self, request_id: str, is_complete: bool) -> None:
         source = self._sources.get(request_id)
