@@ -379,6 +379,8 @@ class Engines(unittest.TestCase):
         self.load(PUSH)
         new = {group: blocks[:2] for group, blocks in HERE.items()} | {STATES: STATES_HERE}
         self.step(new, 6, (0, 1), True)
+        source = self.p[0].worker._sources["p"]
+        wait_for(lambda: source.readers)
         self.d.append(Rank("e", 0, 1))
         self.addCleanup(self.d[1].worker.close)
         peers = [self.p[0].worker.blob()]
