@@ -9,6 +9,7 @@ model, token by token, and not from libmorikv's layout.
 from __future__ import annotations
 
 import ctypes
+import functools
 import random
 import time
 import types
@@ -16,12 +17,13 @@ import unittest
 from unittest import mock
 
 import vllm_names
-from vllm_names import FullAttentionSpec, MambaSpec, MLAAttentionSpec, SlidingWindowSpec, Tensor
+from vllm_names import FullAttentionSpec, MambaSpec, MLAAttentionSpec, SlidingWindowSpec
+from vllm_names import Tensor, UniformTypeKVCacheSpecs
 
 vllm_names.install()
 
 from morikv.vllm import MorikvConnector  # noqa: E402
-from morikv.vllm.caches import Group, backoff, groups_of  # noqa: E402
+from morikv.vllm.caches import Group, backoff, data_types, groups_of  # noqa: E402
 from morikv.vllm.orders import PULL, PUSH, Load, Orders, Step  # noqa: E402
 from morikv.vllm.scheduler import Scheduler  # noqa: E402
 from morikv.vllm.sides import Progress  # noqa: E402
@@ -387,9 +389,10 @@ class Engines(unittest.TestCase):
         self.d[1].worker.begin(Orders(loads={"e": Load(7, peers, PUSH, THERE)}))
         self.assertTrue(results(self.d[1].worker, RECEIVED, "e"))
 
-    def test_blocks_of_other_sizes_are_refused(self):
+    def refusal(self, name, value):
+        """:return: the text of decode's engine, which has another value of a global name."""
         self.start(1, 0)
-        with mock.patch(f"{__name__}.BLOCK_TOKENS", 2 * BLOCK_TOKENS):
+        with mock.patch(f"{__name__}.{name}", value):
             self.d = [Rank("d", 0, 1)]
         self.addCleanup(self.d[0].worker.close)
         there = {group: blocks[:2] for group, blocks in THERE.items()}
@@ -397,7 +400,16 @@ class Engines(unittest.TestCase):
         with self.assertLogs("vllm.morikv", "WARNING") as logs:
             self.d[0].worker.begin(Orders(loads={"d": Load(7, peers, PUSH, there)}))
             self.assertTrue(results(self.d[0].worker, RECEIVED, "d"))
-        self.assertIn("tokens per page", logs.output[0])
+        return logs.output[0]
+
+    def test_blocks_of_other_sizes_are_refused(self):
+        self.assertIn("tokens per page", self.refusal("BLOCK_TOKENS", 2 * BLOCK_TOKENS))
+
+    def test_numbers_of_other_types_are_refused(self):
+        of_ints = functools.partial(MLAAttentionSpec, dtype="torch.int32")
+        text = self.refusal("MLAAttentionSpec", of_ints)
+        self.assertRegex(text, "data type is .* there")
+        self.assertRegex(text, "stands for .*torch.float32, torch.int32; .*--kv-cache-dtype")
 
     def test_engines_of_other_models_do_not_meet(self):
         layers, LAYERS[LATENTS] = LAYERS[LATENTS], ["l0", "l0"]
@@ -468,6 +480,29 @@ class Schedulers(unittest.TestCase):
         spec = MambaSpec(64, mamba_cache_mode="align")
         with self.assertRaisesRegex(NotImplementedError, "--no-enable-prefix-caching"):
             groups_of(vllm_names.cache_config(BLOCKS, [(spec, ["s0"])]))
+
+    def types(self, cache_dtype, spec):
+        config = vllm_names.cache_config(BLOCKS, [(spec, ["l0"])])
+        return data_types(config, cache_dtype)
+
+    def test_settings_of_one_data_type_are_equal(self):
+        halves = FullAttentionSpec(4, dtype="torch.float16")
+        for name in ("auto", "half", "float16"):
+            self.assertEqual(self.types(name, halves), "torch.float16")
+        for name in ("auto", "fp8", "fp8_e4m3"):
+            fp8 = FullAttentionSpec(4, dtype="torch.uint8", kv_quant_mode=1)
+            self.assertEqual(self.types(name, fp8), "fp8_e4m3")
+        many = UniformTypeKVCacheSpecs(4, kv_cache_specs={"l0": halves})
+        self.assertEqual(self.types("auto", many), "torch.float16")
+
+    def test_formats_of_bytes_differ(self):
+        fp8 = FullAttentionSpec(4, dtype="torch.uint8", kv_quant_mode=1)
+        self.assertEqual(self.types("fp8_e5m2", fp8), "fp8_e5m2")
+        latents = MLAAttentionSpec(4, 0, "torch.uint8", 1, "fp8_ds_mla")
+        self.assertEqual(self.types("fp8", latents), "fp8_ds_mla")
+        with mock.patch.object(vllm_names.platform, "is_fp8_fnuz", lambda: True):
+            self.assertEqual(self.types("fp8", fp8), "fp8_e4m3fnuz")
+            self.assertEqual(self.types("int8_per_token_head", fp8), "int8_per_token_head")
 
     def test_no_block_in_front_of_a_window_is_shown(self):
         progress = Progress(self.groups[WINDOWS], Step(7, HERE, True, TOTAL, TOTAL))

@@ -27,27 +27,34 @@ class _Spec:
 
 
 @dataclass(frozen=True)
-class FullAttentionSpec(_Spec):
+class _AttentionSpec(_Spec):
+    dtype: str = "torch.float32"
+    kv_quant_mode: int = 0
+    """Of an enumeration; 0: none."""
+
+
+@dataclass(frozen=True)
+class FullAttentionSpec(_AttentionSpec):
     pass
 
 
 @dataclass(frozen=True)
 class MLAAttentionSpec(FullAttentionSpec):
-    pass
+    cache_dtype_str: str | None = None
 
 
 @dataclass(frozen=True)
-class SlidingWindowSpec(_Spec):
+class SlidingWindowSpec(_AttentionSpec):
     sliding_window: int = 0
 
 
 @dataclass(frozen=True)
 class SlidingWindowMLASpec(SlidingWindowSpec):
-    pass
+    cache_dtype_str: str | None = None
 
 
 @dataclass(frozen=True)
-class ChunkedLocalAttentionSpec(_Spec):
+class ChunkedLocalAttentionSpec(_AttentionSpec):
     pass
 
 
@@ -104,6 +111,7 @@ _NAMES = ("KVConnectorHandshakeMetadata", "KVConnectorMetadata", "SupportsHMA")
 
 #: Whether channels are the outer dimension of a convolution's state, as vLLM is configured.
 layout = types.SimpleNamespace(is_dim_first=True)
+platform = types.SimpleNamespace(is_fp8_fnuz=lambda: False)
 
 
 def _stand_in(path: str, **names: Any) -> None:
@@ -116,6 +124,7 @@ def install() -> None:
     _stand_in(f"{_V1}.base", **{name: type(name, (), {}) for name in _NAMES})
     _stand_in(f"{_V1}.base", **{base.__name__: base for base in _BASE})
     _stand_in(f"{_V1}.nixl.stats", NixlKVConnectorStats=object, NixlPromMetrics=object)
+    _stand_in("vllm.platforms", current_platform=platform)
     _stand_in("vllm.v1.request", RequestStatus=RequestStatus)
     _stand_in("vllm.v1.kv_cache_interface", **{spec.__name__: spec for spec in _SPECS})
     _stand_in(
@@ -154,6 +163,7 @@ def config(engine: str, heads: int, rank: int = 0, size: int = 1, **extra: Any) 
             engine_id=engine, kv_connector_extra_config=extra
         ),
         model_config=types.SimpleNamespace(get_total_num_kv_heads=lambda: heads),
+        cache_config=types.SimpleNamespace(cache_dtype="auto"),
     )
 
 

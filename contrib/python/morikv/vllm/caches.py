@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vllm.model_executor.layers.mamba.mamba_utils import is_conv_state_dim_first
+from vllm.platforms import current_platform
 from vllm.v1.kv_cache_interface import (
     FullAttentionSpec,
     MambaSpec,
@@ -117,6 +118,34 @@ def fingerprint(groups: Iterable[Group]) -> int:
     return 1 << 32 | zlib.crc32(repr(layers).encode())
 
 
+def data_types(config: Any, cache_dtype: str) -> str:
+    """Types of the numbers in the groups of a KVCacheConfig that are moved.
+
+    :param cache_dtype: vLLM's resolved setting. Layers with a format of bytes have it, and their
+        specifications do not name it.
+    """
+    groups = [group for group in config.kv_cache_groups if group.enable_kv_transfer]
+    specs = [spec for group in groups for spec in _layers_of(group).values()]
+    return ", ".join(sorted({name for spec in specs for name in _types_of(spec, cache_dtype)}))
+
+
+def _types_of(spec: Any, cache_dtype: str) -> list[str]:
+    if isinstance(spec, MambaSpec):
+        return [str(dtype) for dtype in spec.dtypes]
+    if not spec.kv_quant_mode:
+        return [str(spec.dtype)]
+    name = getattr(spec, "cache_dtype_str", None) or cache_dtype
+    if name in ("auto", "fp8"):  # a checkpoint's FP8, and vLLM's short name
+        name = "fp8_e4m3"
+    return [f"{name}fnuz" if name[:3] == "fp8" and current_platform.is_fp8_fnuz() else name]
+
+
+def _layers_of(group: Any) -> dict[str, Any]:
+    """Specification of each layer."""
+    spec, names = group.kv_cache_spec, group.layer_names
+    return {name: spec.kv_cache_specs[name] if _is_many(spec) else spec for name in names}
+
+
 @dataclass(frozen=True)
 class Part:
     """A region of a layer: the part of each block that is moved."""
@@ -141,9 +170,7 @@ class Layout:
         self._rank, self._size = rank, size
         self._specs: dict[str, Any] = {}
         for group in config.kv_cache_groups:
-            spec = group.kv_cache_spec
-            for name in group.layer_names:
-                self._specs[name] = spec.kv_cache_specs[name] if _is_many(spec) else spec
+            self._specs |= _layers_of(group)
 
     def parts(self, name: str, cache: Any) -> list[Part]:
         """:raises NotImplementedError: the cache is not made of dense blocks."""

@@ -7,6 +7,7 @@ import atexit
 import logging
 import os
 import time
+import zlib
 from collections import Counter, OrderedDict
 from collections.abc import Callable
 from typing import Any
@@ -14,9 +15,10 @@ from typing import Any
 import morikv
 from morikv import Event, EventType, Map, Mode, Peer, PeerState, Role, Transfer, errors
 from morikv._home import Lock
+from morikv._library import lib
 from morikv.listener import Listener
 
-from .caches import Layout, fingerprint, groups_of
+from .caches import Layout, data_types, fingerprint, groups_of
 from .orders import Load, Orders
 from .sides import Reader, Source, Target, pack_counts
 
@@ -59,6 +61,7 @@ class Worker:
         num_blocks = cache_config.num_blocks
         self._layout = Layout(cache_config, num_blocks, heads, self._rank, self._size)
         self._num_blocks = num_blocks
+        self._data_types = data_types(cache_config, config.cache_config.cache_dtype)
         #: Time that blocks wait for a reader, in seconds.
         self._lease_s = float(extra.get("lease_s", 120))
         options = {} if "MORIKV_PROGRESS_THREADS" in os.environ else {"PROGRESS_THREADS": "1"}
@@ -67,6 +70,7 @@ class Worker:
             topology=morikv.Topology(tp_rank=self._rank, tp_size=self._size),
             options=options | dict(extra.get("options", {})),
             page_tokens=self._groups[0].block_size,
+            dtype=zlib.crc32(self._data_types.encode()) or 1,
             model=fingerprint(self._groups),
         )
         #: Group and number in it, of each layer.
@@ -345,7 +349,17 @@ class Worker:
 
     def _map(self, peer: Peer, role: Role) -> Map:
         if (peer, role) not in self._maps:
-            self._maps[peer, role] = peer.map(role=role)
+            try:
+                self._maps[peer, role] = peer.map(role=role)
+            except errors.PairingError as error:
+                if error.status != lib.MKV_ERR_DTYPE:
+                    raise
+                text = (
+                    f"{error}. Here it stands for {self._data_types}; expected the same there: "
+                    "start both engines with equal --dtype, --kv-cache-dtype and "
+                    "--mamba-cache-dtype, without fp8 if their GPUs have other formats of it"
+                )
+                raise errors.error(error.status, text) from None
         return self._maps[peer, role]
 
     def _expire(self) -> None:
