@@ -112,8 +112,11 @@ mkv_status_t mkv_op_query(const mkv_op_t *op, mkv_op_attr_t *attr)
 
 mkv_status_t mkv_op_status(const mkv_op_t *op)
 {
-    mkv_status_t status;
+    mkv_status_t status = mkv_ctx_check(op->ctx, "op_status");
 
+    if (status != MKV_OK) {
+        return status;
+    }
     mkv_enter(op->ctx);
     status = op->status;
     mkv_leave_quietly(op->ctx);

@@ -42,7 +42,7 @@ static mkv_status_t mkv_post_check_leg(mkv_xfer_t *xfer, uint32_t index,
                          xfer->num_legs);
     }
     if (mkv_xfer_is_terminal(xfer)) {
-        status = mkv_xfer_status(xfer, NULL);
+        status = mkv_xfer_result(xfer);
         return mkv_error(log, (status == MKV_OK) ? MKV_ERR_INVALID : status,
                          "the transfer has ended: %s",
                          (status == MKV_OK) ? "done" : xfer->error);

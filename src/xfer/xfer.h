@@ -149,6 +149,18 @@ static inline bool mkv_xfer_is_terminal(const mkv_xfer_t *xfer)
     return __atomic_load_n(&xfer->state, __ATOMIC_ACQUIRE) >= MKV_XFER_DONE;
 }
 
+/** MKV_INPROGRESS, MKV_OK, or the first error. Needs no lock. */
+static inline mkv_status_t mkv_xfer_result(const mkv_xfer_t *xfer)
+{
+    mkv_xfer_state_t state = __atomic_load_n(&xfer->state, __ATOMIC_ACQUIRE);
+
+    if (state < MKV_XFER_DONE) {
+        return MKV_INPROGRESS;
+    }
+    return (state == MKV_XFER_DONE) ? MKV_OK
+                                    : __atomic_load_n(&xfer->status, __ATOMIC_RELAXED);
+}
+
 /** The leg has failed, alone or with its transfer, or the transfer is done. */
 static inline bool mkv_leg_is_over(const mkv_leg_t *leg)
 {

@@ -326,7 +326,8 @@ mkv_status_t mkv_xfer_query(const mkv_xfer_t *xfer, mkv_xfer_attr_t *attr)
     values.is_quiet = __atomic_load_n(&xfer->is_quiet, __ATOMIC_ACQUIRE);
     values.is_quarantined = __atomic_load_n(&xfer->is_quarantined, __ATOMIC_RELAXED);
     values.state = __atomic_load_n(&xfer->state, __ATOMIC_ACQUIRE);
-    values.status = mkv_xfer_status(xfer, &values.completed);
+    values.status = mkv_xfer_result(xfer);
+    values.completed = __atomic_load_n(&xfer->completed, __ATOMIC_RELAXED);
     if (values.status < MKV_OK) {
         mkv_text(values.error, sizeof(values.error), "%s", xfer->error);
     }
@@ -373,14 +374,14 @@ mkv_status_t mkv_xfer_query_leg(const mkv_xfer_t *xfer, uint32_t index,
 
 mkv_status_t mkv_xfer_status(const mkv_xfer_t *xfer, uint64_t *completed_p)
 {
-    mkv_xfer_state_t state = __atomic_load_n(&xfer->state, __ATOMIC_ACQUIRE);
+    mkv_status_t status = mkv_ctx_check(xfer->ctx, "xfer_status");
 
+    if (status != MKV_OK) {
+        return status;
+    }
+    status = mkv_xfer_result(xfer);
     if (completed_p != NULL) {
         *completed_p = __atomic_load_n(&xfer->completed, __ATOMIC_RELAXED);
     }
-    if (state < MKV_XFER_DONE) {
-        return MKV_INPROGRESS;
-    }
-    return (state == MKV_XFER_DONE) ? MKV_OK
-                                    : __atomic_load_n(&xfer->status, __ATOMIC_RELAXED);
+    return status;
 }

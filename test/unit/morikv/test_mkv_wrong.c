@@ -8,6 +8,8 @@
 
 #include "test/support/mkv_pair.h"
 
+#include "src/direct/op.h"
+
 #include <pthread.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -500,6 +502,8 @@ END_TEST
 /* Run the checks of the child. @return Number of the failed check, 0 if none failed. */
 static int in_the_child(void)
 {
+    const mkv_xfer_t xfer = {.ctx = A->ctx};
+    const mkv_op_t op = {.ctx = A->ctx};
     mkv_ctx_t *own;
     size_t i;
 
@@ -511,6 +515,10 @@ static int in_the_child(void)
     }
     if ((mkv_progress(A->ctx) != 0) || (send_note(A->peers[1]) != MKV_ERR_INVALID)) {
         return 20;
+    }
+    if ((mkv_op_status(&op) != MKV_ERR_INVALID) ||
+        (mkv_xfer_status(&xfer, NULL) != MKV_ERR_INVALID)) {
+        return 23;
     }
     if ((mkv_map_destroy(A->maps[1]) != MKV_OK) ||
         (mkv_peer_close(A->peers[1], MKV_CLOSE_FORCE) != MKV_OK) ||
