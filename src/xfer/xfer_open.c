@@ -176,7 +176,7 @@ static void mkv_xfer_init(mkv_xfer_t *xfer, mkv_ctx_t *ctx,
     xfer->ended = params->ended;
     xfer->ended_arg = params->ended_arg;
     mkv_xfer_set_priority(xfer, params->priority);
-    xfer->open_time = mkv_ctx_now(ctx);
+    xfer->open_time = mkv_ctx_time(ctx); /* not behind the times that are set next */
     for (i = 0; i < MKV_NUM_TIMEOUTS; ++i) {
         xfer->timeouts[i] =
             (given[i] != 0 ? given[i] : defaults[i]) * MKV_NSEC_PER_MSEC;

@@ -1002,6 +1002,50 @@ static void all_regions_are_dropped(unsigned count)
     }
 }
 
+static mkv_status_t post_plan(void)
+{
+    return mkv_xfer_post(active, 0, plan, NULL, NULL);
+}
+
+/* This thread is inside, so the post of another one is queued */
+static void queue_a_post(void)
+{
+    mkv_enter(A->ctx);
+    start_other(post_plan);
+    ck_assert_int_eq(pthread_join(other_thread, NULL), 0);
+    OK(other_call.status);
+    ck_assert(mkv_ctx_has_submissions(A->ctx));
+}
+
+/* The open makes the post first, then receives a block list that was kept for it */
+START_TEST(an_open_behind_a_queued_post_has_its_own_times)
+{
+    mkv_xfer_attr_t attr;
+    mkv_xfer_t *to, *at;
+
+    pair_setup();
+    bind_write();
+    at = pair_xfer(B, 0, 2, MKV_WRITE, MKV_DST);
+    pair_expose(at, NUM, NUM);
+    pair_run();
+    queue_a_post();
+    pair_tick = 1000;
+    to = pair_xfer(A, 1, 2, MKV_WRITE, MKV_SRC);
+    pair_tick = 0;
+    mkv_leave_quietly(A->ctx);
+    attr = pair_query(to);
+    ck_assert_uint_gt(attr.exposed_ns, 0);
+    ck_assert_uint_le(attr.exposed_ns, attr.age_ns);
+    ck_assert_uint_gt(attr.bound_ns, 0);
+    ck_assert_uint_le(attr.bound_ns, attr.age_ns);
+    OK(mkv_xfer_abort(to, MKV_ERR_ABORTED, NULL));
+    OK(mkv_xfer_seal(active, 0));
+    pair_run();
+    pair_close(to, at, NULL);
+    finish();
+}
+END_TEST
+
 /* A map neither lacks regions that a refused drop gives back, nor takes some that are
  * being dropped */
 START_TEST(a_map_and_a_drop_wait_for_each_other)
@@ -1486,6 +1530,7 @@ int main(void)
     tcase_add_test(tcase, a_drop_of_many_regions_lets_other_threads_in);
     tcase_add_loop_test(tcase, a_map_of_many_regions_lets_other_threads_in, 0, 3);
     tcase_add_loop_test(tcase, a_map_of_a_peer_that_ends_meanwhile_is_refused, 0, 2);
+    tcase_add_test(tcase, an_open_behind_a_queued_post_has_its_own_times);
     tcase_add_test(tcase, a_map_and_a_drop_wait_for_each_other);
     tcase_add_test(tcase, a_map_that_waits_for_a_drop_keeps_its_peer);
     tcase_add_loop_test(tcase, a_close_waits_for_calls_in_rounds, 0, 7);
