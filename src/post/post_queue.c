@@ -210,6 +210,7 @@ static unsigned mkv_posts_take(mkv_ctx_t *ctx)
         free(first);
         ++count;
     }
+    ctx->is_progress_due |= (count > 0); /* posts may be made in part so far */
     return count;
 }
 

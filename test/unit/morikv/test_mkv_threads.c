@@ -1046,6 +1046,37 @@ START_TEST(an_open_behind_a_queued_post_has_its_own_times)
 }
 END_TEST
 
+/* A leaving call makes as much of the post as one round may; the thread of the progress
+ * must go on with it */
+START_TEST(a_post_that_a_leaving_call_takes_in_prevents_sleep)
+{
+    int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), event_fd;
+
+    ck_assert_int_ge(fd, 0);
+    pair_layers = 80;
+    pair_setup();
+    fake_ucp_set_lists(0);
+    fake_ucp_set_efd(fd);
+    OK(mkv_event_fd(A->ctx, &event_fd));
+    active = pair_bind_write(PAIR_BLOCKS, &passive);
+    plan = pair_plan(A, 1, 0, 0, PAIR_BLOCKS, 0);
+    pair_run();
+    OK(mkv_arm(A->ctx));
+    fake_ucp_set_inline(DATA);
+    queue_a_post();
+    mkv_leave_quietly(A->ctx);
+    ck_assert_uint_lt(pair_query(active).completed, pair_query(active).posted);
+    IS(mkv_arm(A->ctx), MKV_ERR_BUSY);
+    OK(mkv_xfer_seal(active, 0));
+    pair_run();
+    ck_assert_int_eq(pair_query(passive).state, MKV_XFER_DONE);
+    fake_ucp_set_inline(0);
+    pair_layers = 4;
+    finish();
+    close(fd);
+}
+END_TEST
+
 /* A map neither lacks regions that a refused drop gives back, nor takes some that are
  * being dropped */
 START_TEST(a_map_and_a_drop_wait_for_each_other)
@@ -1531,6 +1562,7 @@ int main(void)
     tcase_add_loop_test(tcase, a_map_of_many_regions_lets_other_threads_in, 0, 3);
     tcase_add_loop_test(tcase, a_map_of_a_peer_that_ends_meanwhile_is_refused, 0, 2);
     tcase_add_test(tcase, an_open_behind_a_queued_post_has_its_own_times);
+    tcase_add_test(tcase, a_post_that_a_leaving_call_takes_in_prevents_sleep);
     tcase_add_test(tcase, a_map_and_a_drop_wait_for_each_other);
     tcase_add_test(tcase, a_map_that_waits_for_a_drop_keeps_its_peer);
     tcase_add_loop_test(tcase, a_close_waits_for_calls_in_rounds, 0, 7);
