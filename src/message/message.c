@@ -92,6 +92,12 @@ mkv_packet_t *mkv_message_prepare(mkv_peer_t *peer, mkv_msg_t *msg,
     mkv_wbuf_t wbuf;
     size_t length;
 
+    if (mkv_conn_is_cut_off(peer->state)) {
+        *status_p =
+            mkv_error(&peer->ctx->log, MKV_ERR_PEER, "peer %s: no connection for %s",
+                      peer->name, mkv_msg_string(msg->type));
+        return NULL;
+    }
     mkv_wbuf_init(&wbuf);
     mkv_wbuf_put(&wbuf, &head, sizeof(head));
     length = wbuf.length;
@@ -139,14 +145,21 @@ mkv_status_t mkv_message_send(mkv_peer_t *peer, mkv_msg_t *msg)
     mkv_packet_t *packet;
     mkv_status_t status;
 
-    if (mkv_conn_is_cut_off(peer->state)) {
-        return mkv_error(&peer->ctx->log, MKV_ERR_PEER, "peer %s: no connection for %s",
-                         peer->name, mkv_msg_string(msg->type));
-    }
     packet = mkv_message_prepare(peer, msg, &status);
     if (packet == NULL) {
         return status;
     }
     mkv_message_send_prepared(packet);
     return MKV_OK;
+}
+
+void mkv_messages_send_prepared(mkv_list_t *packets)
+{
+    mkv_packet_t *packet;
+
+    while (!mkv_list_is_empty(packets)) {
+        packet = mkv_list_head(packets, mkv_packet_t, list);
+        mkv_list_del(&packet->list);
+        mkv_message_send_prepared(packet);
+    }
 }

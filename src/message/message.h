@@ -23,7 +23,8 @@ mkv_status_t mkv_message_send(mkv_peer_t *peer, mkv_msg_t *msg);
 /**
  * Encode what is sent later. Free it with mkv_packet_free() if it is not.
  *
- * @param [out] status_p  MKV_OK, MKV_ERR_NOMEM, MKV_ERR_LENGTH, MKV_ERR_BUSY.
+ * @param [out] status_p  MKV_OK, MKV_ERR_NOMEM, MKV_ERR_LENGTH, MKV_ERR_BUSY,
+ *                        MKV_ERR_PEER: no connection.
  *
  * @return NULL: see status_p.
  */
@@ -32,6 +33,9 @@ mkv_packet_t *mkv_message_prepare(mkv_peer_t *peer, mkv_msg_t *msg,
 
 /** Send a prepared message and free it, over a connection that is not cut off. */
 void mkv_message_send_prepared(mkv_packet_t *packet);
+
+/** Send and free all of the list. */
+void mkv_messages_send_prepared(mkv_list_t *packets);
 
 /** The largest message that both sides take, in bytes. */
 uint64_t mkv_message_max(const mkv_peer_t *peer);

@@ -8,6 +8,7 @@
 #include "xfer/expose.h"
 
 #include "base/abi.h"
+#include "message/message.h"
 #include "plan/blocks.h"
 #include "xfer/owner.h"
 #include "xfer/trace.h"
@@ -127,9 +128,10 @@ static mkv_status_t mkv_expose_keep(mkv_leg_t *leg, const mkv_units_t *units,
     return MKV_OK;
 }
 
-static mkv_status_t mkv_leg_expose(mkv_leg_t *leg, const mkv_units_t *units,
-                                   size_t num_units, const void *meta,
-                                   size_t meta_length)
+/* Keep the blocks, and encode the message that shows them */
+static mkv_status_t mkv_leg_prepare_expose(mkv_leg_t *leg, const mkv_units_t *units,
+                                           size_t num_units, const void *meta,
+                                           size_t meta_length, mkv_list_t *packets)
 {
     mkv_msg_t msg = {.type = MKV_MSG_EXPOSE,
                      .mode = mkv_expose_mode(leg),
@@ -145,17 +147,50 @@ static mkv_status_t mkv_leg_expose(mkv_leg_t *leg, const mkv_units_t *units,
         msg.units[i].num = units[i].num_local;
         msg.units[i].ids = (const uint8_t *)leg->units[i].local;
     }
+    return (status == MKV_OK) ? mkv_leg_prepare(leg, &msg, packets) : status;
+}
+
+static void mkv_leg_end_expose(mkv_leg_t *leg, mkv_status_t status)
+{
     if (status == MKV_OK) {
-        status = mkv_leg_send(leg, &msg);
-    }
-    if (status != MKV_OK) {
+        mkv_xfer_stamp(leg->xfer, MKV_TIME_EXPOSED);
+        (void)mkv_leg_take(leg, MKV_LEG_EXPOSE);
+    } else {
         free(leg->units);
         leg->units = NULL;
         leg->num_units = 0;
-        return status;
     }
-    mkv_xfer_stamp(leg->xfer, MKV_TIME_EXPOSED);
-    return mkv_leg_take(leg, MKV_LEG_EXPOSE);
+}
+
+/* No leg is exposed before the messages of all of them are made */
+static mkv_status_t mkv_legs_expose(mkv_xfer_t *xfer, uint32_t first, uint32_t last,
+                                    const mkv_units_t *units, size_t num_units,
+                                    const void *meta, size_t meta_length)
+{
+    mkv_status_t status = MKV_OK;
+    mkv_list_t packets;
+    uint32_t i;
+
+    mkv_list_init(&packets);
+    for (i = first; (status == MKV_OK) && (i < last); ++i) {
+        if (!mkv_leg_is_left_out(&xfer->legs[i], last - first)) {
+            status = mkv_leg_prepare_expose(&xfer->legs[i], units, num_units, meta,
+                                            meta_length, &packets);
+        }
+    }
+    if (status == MKV_OK) {
+        mkv_messages_send_prepared(&packets);
+    }
+    mkv_packets_cleanup(&packets);
+    for (i = first; i < last; ++i) {
+        if (!mkv_leg_is_left_out(&xfer->legs[i], last - first)) {
+            mkv_leg_end_expose(&xfer->legs[i], status);
+        }
+    }
+    if (xfer->legs[first].units == NULL) {
+        mkv_owners_return(&xfer->legs[first], units, num_units);
+    }
+    return status;
 }
 
 static mkv_status_t mkv_xfer_expose_check(mkv_xfer_t *xfer, uint32_t first,
@@ -219,7 +254,7 @@ mkv_status_t mkv_xfer_expose(mkv_xfer_t *xfer, uint32_t leg, const mkv_units_t *
     uint32_t first = (leg == MKV_LEG_ALL) ? 0 : leg;
     mkv_ctx_t *ctx = xfer->ctx;
     mkv_status_t status;
-    uint32_t i, last;
+    uint32_t last;
 
     if (mkv_ctx_check(ctx, "xfer_expose") != MKV_OK) {
         return MKV_ERR_INVALID;
@@ -227,15 +262,9 @@ mkv_status_t mkv_xfer_expose(mkv_xfer_t *xfer, uint32_t leg, const mkv_units_t *
     mkv_enter(ctx);
     last = (leg == MKV_LEG_ALL) ? xfer->num_legs : leg + 1;
     status = mkv_xfer_expose_check(xfer, first, last, units, num_units);
-    for (i = first; (status == MKV_OK) && (i < last); ++i) {
-        if (!mkv_leg_is_left_out(&xfer->legs[i], last - first)) {
-            status =
-                mkv_leg_expose(&xfer->legs[i], units, num_units, meta, meta_length);
-        }
-    }
-    if ((first < last) && (first < xfer->num_legs) &&
-        (xfer->legs[first].units == NULL)) {
-        mkv_owners_return(&xfer->legs[first], units, num_units);
+    if (status == MKV_OK) {
+        status =
+            mkv_legs_expose(xfer, first, last, units, num_units, meta, meta_length);
     }
     mkv_leave(ctx);
     return status;

@@ -20,8 +20,8 @@
 
 /* ---- Requests -------------------------------------------------------------------- */
 
-static mkv_status_t mkv_leg_send_request(mkv_leg_t *leg, const void *data,
-                                         size_t length)
+static mkv_status_t mkv_leg_prepare_request(mkv_leg_t *leg, const void *data,
+                                            size_t length, mkv_list_t *packets)
 {
     mkv_msg_t msg = {.type = MKV_MSG_REQUEST,
                      .mode = leg->xfer->mode,
@@ -31,7 +31,7 @@ static mkv_status_t mkv_leg_send_request(mkv_leg_t *leg, const void *data,
     if ((leg->remote_nonce != 0) || (leg->status < MKV_OK)) {
         return MKV_OK; /* the peer has answered, or the leg is left out */
     }
-    return mkv_leg_send(leg, &msg);
+    return mkv_leg_prepare(leg, &msg, packets);
 }
 
 mkv_status_t mkv_xfer_request(mkv_xfer_t *xfer, uint32_t leg, const void *data,
@@ -40,11 +40,13 @@ mkv_status_t mkv_xfer_request(mkv_xfer_t *xfer, uint32_t leg, const void *data,
     uint32_t first = (leg == MKV_LEG_ALL) ? 0 : leg;
     mkv_ctx_t *ctx = xfer->ctx;
     mkv_status_t status = MKV_OK;
+    mkv_list_t packets;
     uint32_t i, last;
 
     if (mkv_ctx_check(ctx, "xfer_request") != MKV_OK) {
         return MKV_ERR_INVALID;
     }
+    mkv_list_init(&packets);
     mkv_enter(ctx);
     last = (leg == MKV_LEG_ALL) ? xfer->num_legs : leg + 1;
     if (last > xfer->num_legs) {
@@ -57,8 +59,12 @@ mkv_status_t mkv_xfer_request(mkv_xfer_t *xfer, uint32_t leg, const void *data,
                            "the transfer has ended: %s", xfer->error);
     }
     for (i = first; (status == MKV_OK) && (i < last); ++i) {
-        status = mkv_leg_send_request(&xfer->legs[i], data, length);
+        status = mkv_leg_prepare_request(&xfer->legs[i], data, length, &packets);
     }
+    if (status == MKV_OK) {
+        mkv_messages_send_prepared(&packets);
+    }
+    mkv_packets_cleanup(&packets);
     mkv_leave(ctx);
     return status;
 }

@@ -107,6 +107,19 @@ mkv_status_t mkv_leg_send(mkv_leg_t *leg, mkv_msg_t *msg)
     return mkv_message_send(leg->peer, msg);
 }
 
+mkv_status_t mkv_leg_prepare(mkv_leg_t *leg, mkv_msg_t *msg, mkv_list_t *packets)
+{
+    mkv_packet_t *packet;
+    mkv_status_t status;
+
+    mkv_leg_address(leg, msg);
+    packet = mkv_message_prepare(leg->peer, msg, &status);
+    if (packet != NULL) {
+        mkv_list_add_tail(packets, &packet->list);
+    }
+    return status;
+}
+
 void mkv_leg_send_or_fail(mkv_leg_t *leg, mkv_msg_t *msg)
 {
     mkv_status_t status = mkv_leg_send(leg, msg);

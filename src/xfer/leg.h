@@ -46,6 +46,10 @@ mkv_status_t mkv_leg_take(mkv_leg_t *leg, mkv_leg_event_t event);
 /** Send in the name of the leg. @return As mkv_message_send(). */
 mkv_status_t mkv_leg_send(mkv_leg_t *leg, mkv_msg_t *msg);
 
+/** Encode a message of the leg, behind those in @a packets. @return As
+ * mkv_message_send(). */
+mkv_status_t mkv_leg_prepare(mkv_leg_t *leg, mkv_msg_t *msg, mkv_list_t *packets);
+
 /** Send a message without which the other side would hang; no memory fails the peer. */
 void mkv_leg_send_or_fail(mkv_leg_t *leg, mkv_msg_t *msg);
 

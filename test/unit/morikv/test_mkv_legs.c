@@ -20,19 +20,28 @@ static pair_side_t *side_of(unsigned leg)
     return &pair_sides[leg + 1];
 }
 
-static void connect_all(void)
+/* @param max  MAX_MESSAGE of the last destination; NULL: the default. */
+static void connect_with(const char *max)
 {
     unsigned i;
 
     fake_ucp_reset();
     pair_open(0);
     for (i = 1; i <= DESTINATIONS; ++i) {
+        if ((max != NULL) && (i == DESTINATIONS)) {
+            pair_set("MAX_MESSAGE", max);
+        }
         pair_open(i);
         pair_connect(0, i);
     }
 }
 
-static void open_source(void)
+static void connect_all(void)
+{
+    connect_with(NULL);
+}
+
+static void open_bare_source(void)
 {
     mkv_xfer_params_t params = {.size = sizeof(params),
                                 .id = 1,
@@ -42,6 +51,11 @@ static void open_source(void)
                                 .num_legs = DESTINATIONS};
 
     OK(mkv_xfer_open(A->ctx, &params, &source));
+}
+
+static void open_source(void)
+{
+    open_bare_source();
     if (mode == MKV_READ) {
         pair_expose(source, 0, NUM);
     }
@@ -373,16 +387,10 @@ END_TEST
 START_TEST(an_expose_leaves_out_a_leg_that_has_failed)
 {
     const mkv_units_t none = {.component = 0};
-    mkv_xfer_params_t params = {.size = sizeof(params),
-                                .id = 1,
-                                .mode = MKV_READ,
-                                .role = MKV_SRC,
-                                .legs = &A->maps[1],
-                                .num_legs = DESTINATIONS};
 
     mode = MKV_READ;
     connect_all();
-    OK(mkv_xfer_open(A->ctx, &params, &source));
+    open_bare_source();
     open_destination(0);
     open_destination(1);
     open_destination(2);
@@ -416,6 +424,42 @@ START_TEST(a_question_goes_to_the_legs_that_are_meant)
     for (i = 0; i < DESTINATIONS; ++i) {
         ck_assert_uint_eq(pair_count(side_of(i), MKV_EV_INCOMING, NULL),
                           (i == 2) + (i != 1));
+    }
+    OK(mkv_xfer_abort(source, MKV_ERR_ABORTED, NULL));
+    pair_run();
+    close_all();
+}
+END_TEST
+
+static mkv_status_t send_to_all(const void *data, size_t length)
+{
+    const mkv_units_t none = {.component = 0};
+
+    return (mode == MKV_READ)
+               ? mkv_xfer_expose(source, MKV_LEG_ALL, &none, 1, data, length)
+               : mkv_xfer_request(source, MKV_LEG_ALL, data, length);
+}
+
+/* The message is too large for the last leg alone. Loop index: exposed, or requested */
+START_TEST(a_message_to_all_legs_goes_to_none_if_one_cannot_take_it)
+{
+    static const uint8_t data[5000];
+    mkv_event_type_t type = _i ? MKV_EV_INCOMING : MKV_EV_EXPOSED;
+    unsigned i, num;
+
+    mode = _i ? MKV_WRITE : MKV_READ;
+    connect_with("4k");
+    open_bare_source();
+    for (i = 0; (i < DESTINATIONS) && (mode == MKV_READ); ++i) {
+        open_destination(i);
+    }
+    for (num = 0; num < 2; ++num) {
+        IS(send_to_all(data, (num == 0) ? sizeof(data) : 1),
+           (num == 0) ? MKV_ERR_LENGTH : MKV_OK);
+        pair_run();
+        for (i = 0; i < DESTINATIONS; ++i) {
+            ck_assert_uint_eq(pair_count(side_of(i), type, NULL), num);
+        }
     }
     OK(mkv_xfer_abort(source, MKV_ERR_ABORTED, NULL));
     pair_run();
@@ -664,6 +708,8 @@ int main(void)
     tcase_add_test(tcase, calls_for_all_leave_out_a_leg_that_has_failed);
     tcase_add_test(tcase, an_expose_leaves_out_a_leg_that_has_failed);
     tcase_add_test(tcase, a_question_goes_to_the_legs_that_are_meant);
+    tcase_add_loop_test(tcase, a_message_to_all_legs_goes_to_none_if_one_cannot_take_it,
+                        0, 2);
     tcase_add_loop_test(tcase, a_transfer_is_bound_when_its_last_leg_is, 0, 2);
     tcase_add_test(tcase, a_transfer_is_sealed_when_its_last_leg_is);
     tcase_add_test(tcase, a_leg_that_ends_gives_the_others_no_more_time);
