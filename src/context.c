@@ -284,8 +284,7 @@ err_free:
 
 /* Time for the steps after connections were cut at DRAIN_TIMEOUT */
 #define MKV_CLOSE_CUT_MS 5000
-/* Calls in rounds end without the peers. They hold peers, so the timed waits come
- * behind them. */
+/* Calls end without the peers. Some hold peers, so the timed waits come behind them. */
 #define MKV_CLOSE_EVER_MS (UINT64_MAX / MKV_NSEC_PER_MSEC)
 
 /* Progress until the condition holds or the time is over */
@@ -333,7 +332,7 @@ static bool mkv_close_is_disconnected(mkv_ctx_t *ctx)
     return true;
 }
 
-/* Calls in rounds have ended, and no new one begins */
+/* Calls of other threads have ended, and no new one begins */
 static bool mkv_close_is_alone(mkv_ctx_t *ctx)
 {
     return __atomic_load_n(&ctx->num_held, __ATOMIC_SEQ_CST) == 0;
@@ -418,7 +417,7 @@ static bool mkv_close_connections(mkv_ctx_t *ctx)
 
     mkv_list_for_each_safe(peer, next, &ctx->peers, list)
     {
-        (void)mkv_peer_close(peer, MKV_CLOSE_FORCE);
+        (void)mkv_peer_close_locked(peer, MKV_CLOSE_FORCE);
     }
     if (mkv_close_wait(ctx, mkv_close_is_disconnected,
                        ctx->opts->drain_timeout + MKV_CLOSE_CUT_MS)) {
@@ -555,6 +554,7 @@ mkv_status_t mkv_close(mkv_ctx_t *ctx)
     mkv_threads_stop(ctx);
     mkv_ctx_delist(ctx);
     mkv_enter(ctx);
+    ctx->closer = pthread_self();
     __atomic_store_n(&ctx->is_closing, true, __ATOMIC_SEQ_CST);
     mkv_close_wait_for_calls(ctx);
     status = mkv_close_xfers(ctx, &left);
@@ -567,7 +567,6 @@ mkv_status_t mkv_close(mkv_ctx_t *ctx)
         return mkv_close_keep(ctx,
                               "UCX does not end what closed connections had begun");
     }
-    mkv_close_wait_for_calls(ctx); /* releases of objects begin at any time */
     mkv_close_objects(ctx, &left);
     memory = mkv_regions_cleanup(ctx);
     mkv_events_cleanup(ctx);
@@ -583,7 +582,7 @@ mkv_status_t mkv_close(mkv_ctx_t *ctx)
     status = mkv_close_result(ctx, status, memory, &left);
     mkv_leave_quietly(ctx);
     while (!mkv_close_is_alone(ctx)) {
-        sched_yield(); /* a call in rounds was refused, or is behind its last unlock */
+        sched_yield(); /* a call is being refused */
     }
     mkv_ctx_free(ctx);
     return status;

@@ -168,9 +168,7 @@ unsigned mkv_progress(mkv_ctx_t *ctx)
 {
     unsigned count;
 
-    if (mkv_ctx_check(ctx, "progress") != MKV_OK) {
-        return 0;
-    }
+    MKV_HOLD(ctx, "progress", return 0);
     mkv_enter(ctx);
     count = mkv_progress_locked(ctx);
     if ((count > 0) || mkv_ctx_has_events(ctx)) {

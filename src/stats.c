@@ -92,32 +92,36 @@ static void mkv_stats_add_peer(const mkv_peer_t *peer, mkv_stats_t *stats)
     }
 }
 
+static void mkv_stats_fill(mkv_ctx_t *ctx, const mkv_peer_t *peer, mkv_stats_t *stats)
+{
+    mkv_peer_t *each;
+
+    mkv_stats_copy((peer != NULL) ? &peer->count : &ctx->count, stats);
+    stats->num_memh = mkv_list_length(&ctx->mems);
+    stats->num_regions = ctx->num_regions;
+    stats->num_peers = ctx->num_peers;
+    if (peer != NULL) {
+        mkv_stats_add_peer(peer, stats);
+        return;
+    }
+    mkv_latency_copy(ctx->event_to_poll, stats->event_to_poll);
+    mkv_list_for_each(each, &ctx->peers, list)
+    {
+        mkv_stats_add_peer(each, stats);
+    }
+    mkv_list_for_each(each, &ctx->dead_peers, list)
+    {
+        mkv_stats_add_peer(each, stats);
+    }
+}
+
 mkv_status_t mkv_stats(mkv_ctx_t *ctx, const mkv_peer_t *peer, mkv_stats_t *stats)
 {
     mkv_stats_t result = {.size = sizeof(result)};
-    mkv_peer_t *each;
 
-    if (mkv_ctx_check(ctx, "stats") != MKV_OK) {
-        return MKV_ERR_INVALID;
-    }
+    MKV_HOLD(ctx, "stats", return MKV_ERR_INVALID);
     mkv_enter(ctx);
-    mkv_stats_copy((peer != NULL) ? &peer->count : &ctx->count, &result);
-    result.num_memh = mkv_list_length(&ctx->mems);
-    result.num_regions = ctx->num_regions;
-    result.num_peers = ctx->num_peers;
-    if (peer != NULL) {
-        mkv_stats_add_peer(peer, &result);
-    } else {
-        mkv_latency_copy(ctx->event_to_poll, result.event_to_poll);
-        mkv_list_for_each(each, &ctx->peers, list)
-        {
-            mkv_stats_add_peer(each, &result);
-        }
-        mkv_list_for_each(each, &ctx->dead_peers, list)
-        {
-            mkv_stats_add_peer(each, &result);
-        }
-    }
+    mkv_stats_fill(ctx, peer, &result);
     mkv_leave_quietly(ctx);
     return mkv_struct_write(&ctx->log, &mkv_struct_stats, &result, stats);
 }
@@ -218,7 +222,7 @@ static void mkv_dump_stats(mkv_ctx_t *ctx, mkv_dump_sink_t *sink)
     };
     size_t i;
 
-    (void)mkv_stats(ctx, NULL, &stats);
+    mkv_stats_fill(ctx, NULL, &stats);
     for (i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i) {
         mkv_dump_line(sink, "%s=%llu", rows[i].name,
                       (unsigned long long)*rows[i].value);

@@ -50,21 +50,12 @@ mkv_status_t mkv_ctx_refuse(const mkv_ctx_t *ctx, const char *call)
                      call, ctx->name);
 }
 
-/* The order of both accesses is the reverse of mkv_close()'s */
-mkv_status_t mkv_hold(mkv_ctx_t *ctx, const char *call)
+mkv_status_t mkv_ctx_refuse_closing(const mkv_ctx_t *ctx, const char *call)
 {
-    mkv_status_t status = mkv_ctx_check(ctx, call);
-
-    if (status != MKV_OK) {
-        return status;
-    }
-    __atomic_add_fetch(&ctx->num_held, 1, __ATOMIC_SEQ_CST);
-    if (__atomic_load_n(&ctx->is_closing, __ATOMIC_SEQ_CST)) {
-        status = mkv_error(&ctx->log, MKV_ERR_INVALID,
+    return pthread_equal(ctx->closer, pthread_self())
+               ? MKV_OK
+               : mkv_error(&ctx->log, MKV_ERR_INVALID,
                            "mkv_%s(): context %s is being closed", call, ctx->name);
-        mkv_let_go(ctx);
-    }
-    return status;
 }
 
 void mkv_ctx_enlist(mkv_ctx_t *ctx)

@@ -81,6 +81,7 @@ typedef struct mkv_loop mkv_loop_t;
 
 struct mkv_ctx {
     pthread_mutex_t lock;
+    unsigned num_held; /* calls that mkv_close() waits for; atomic */
     /* guards the events that polls take; taken inside lock, and never held across a
      * call of UCX or of the caller's functions */
     pthread_mutex_t event_lock;
@@ -89,7 +90,6 @@ struct mkv_ctx {
     pthread_mutex_t pair_lock;
     unsigned num_waiting;        /* threads that wait for the lock; atomic */
     unsigned num_turns;          /* number of times the lock was taken; atomic */
-    unsigned num_held;           /* calls that mkv_close() waits for; atomic */
     struct mkv_threads *threads; /* NULL: PROGRESS_THREADS is 0 */
     int threads_fd;              /* wakes the threads; -1: there are none */
     unsigned num_asleep;         /* threads asleep or about to be; atomic */
@@ -113,6 +113,7 @@ struct mkv_ctx {
     bool is_worker_left;  /**< Worker outlives the context */
     bool is_settling;     /* UCX has not released all resources of cut connections */
     bool is_closing;      /* atomic */
+    pthread_t closer;     /* the thread in mkv_close(), if is_closing */
     unsigned num_forks;   /* mkv_num_forks at open */
     uint64_t features;    /* MKV_FEATURE_* announced to peers */
     mkv_ctx_t *next_kept; /* link in the list of contexts that could not be closed */
@@ -227,11 +228,62 @@ static inline mkv_status_t mkv_ctx_check(const mkv_ctx_t *ctx, const char *call)
                                                       : mkv_ctx_refuse(ctx, call);
 }
 
-/** Hold the context over a call that uses it outside of its lock: in rounds, or while
- * it waits for another lock. mkv_close() waits for mkv_let_go() before it frees
- * anything.
- * @return As mkv_ctx_check(), or MKV_ERR_INVALID: the context is being closed. */
-mkv_status_t mkv_hold(mkv_ctx_t *ctx, const char *call);
+/** Set the text for a call that begins in mkv_close(). @return MKV_ERR_INVALID, or
+ * MKV_OK: the closing thread itself makes the call, in a callback. */
+mkv_status_t mkv_ctx_refuse_closing(const mkv_ctx_t *ctx, const char *call);
+
+/** As mkv_ctx_check(), or MKV_ERR_INVALID: the context is being closed. A call that
+ * only reads a few values needs no hold. */
+static inline mkv_status_t mkv_ctx_check_open(const mkv_ctx_t *ctx, const char *call)
+{
+    mkv_status_t status = mkv_ctx_check(ctx, call);
+
+    return ((status == MKV_OK) && __atomic_load_n(&ctx->is_closing, __ATOMIC_SEQ_CST))
+               ? mkv_ctx_refuse_closing(ctx, call)
+               : status;
+}
+
+/** The last access of a call that holds the context, behind its last mkv_leave(). */
+static inline void mkv_let_go(mkv_ctx_t *ctx)
+{
+    __atomic_sub_fetch(&ctx->num_held, 1, __ATOMIC_RELEASE);
+}
+
+/** Hold the context over a call. mkv_close() waits for mkv_let_go() before it frees
+ * anything. The order of both accesses is the reverse of mkv_close()'s.
+ * @return As mkv_ctx_check_open(). */
+static inline mkv_status_t mkv_hold(mkv_ctx_t *ctx, const char *call)
+{
+    mkv_status_t status = mkv_ctx_check(ctx, call);
+
+    if (status != MKV_OK) {
+        return status;
+    }
+    __atomic_add_fetch(&ctx->num_held, 1, __ATOMIC_SEQ_CST);
+    if (__atomic_load_n(&ctx->is_closing, __ATOMIC_SEQ_CST)) {
+        status = mkv_ctx_refuse_closing(ctx, call);
+    }
+    if (status != MKV_OK) {
+        mkv_let_go(ctx);
+    }
+    return status;
+}
+
+static inline void mkv_held_cleanup(mkv_ctx_t **held)
+{
+    if (*held != NULL) {
+        mkv_let_go(*held);
+    }
+}
+
+/** Hold the context until the function returns, or do @a _refused, which returns. Each
+ * public call begins with it. */
+#define MKV_HOLD(_ctx, _call, _refused)                                                \
+    __attribute__((cleanup(mkv_held_cleanup))) mkv_ctx_t *mkv_held =                   \
+        (mkv_hold(_ctx, _call) == MKV_OK) ? (_ctx) : NULL;                             \
+    if (mkv_held == NULL) {                                                            \
+        _refused;                                                                      \
+    }
 
 /** Add an open context to the process's list, or remove it at its close. */
 void mkv_ctx_enlist(mkv_ctx_t *ctx);
@@ -395,19 +447,6 @@ static inline mkv_status_t mkv_leave_status(mkv_ctx_t *ctx, mkv_status_t status)
 {
     mkv_leave(ctx);
     return status;
-}
-
-/** Enter for a call in rounds that releases objects: mkv_close() waits for it. */
-static inline void mkv_enter_held(mkv_ctx_t *ctx)
-{
-    __atomic_add_fetch(&ctx->num_held, 1, __ATOMIC_SEQ_CST);
-    mkv_enter(ctx);
-}
-
-/** The last access of a call that holds the context, behind its last mkv_leave(). */
-static inline void mkv_let_go(mkv_ctx_t *ctx)
-{
-    __atomic_sub_fetch(&ctx->num_held, 1, __ATOMIC_RELEASE);
 }
 
 /** Add to a counter that is written under the lock and read by queries without it. */

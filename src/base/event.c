@@ -274,8 +274,9 @@ static void mkv_event_write(const mkv_news_t *news, size_t size, void *given)
     mkv_struct_write_sized(&mkv_struct_event, &event, size, given);
 }
 
-mkv_status_t mkv_poll(mkv_ctx_t *ctx, mkv_event_t *events, size_t event_size,
-                      size_t max, size_t *count_p)
+/* Apart from mkv_poll(), so that a poll without events saves no registers */
+static mkv_status_t __attribute__((noinline)) mkv_poll_queue(
+    mkv_ctx_t *ctx, mkv_event_t *events, size_t event_size, size_t max, size_t *count_p)
 {
     mkv_event_node_t *node;
     bool is_credit_due = false;
@@ -283,21 +284,9 @@ mkv_status_t mkv_poll(mkv_ctx_t *ctx, mkv_event_t *events, size_t event_size,
     size_t count = 0;
     mkv_list_t old;
 
-    if (mkv_ctx_check(ctx, "poll") != MKV_OK) {
-        return MKV_ERR_INVALID;
-    }
-    if (event_size < mkv_struct_event.minimum) {
-        return mkv_error(
-            &ctx->log, MKV_ERR_INVALID,
-            "poll: event_size is %zu, expected sizeof(mkv_event_t), %zu or "
-            "more",
-            event_size, mkv_struct_event.minimum);
-    }
-    *count_p = 0;
+    MKV_HOLD(ctx, "poll", return MKV_ERR_INVALID);
     if (mkv_ctx_has_published(ctx)) {
         now = mkv_ctx_now(ctx);
-    } else if (!__atomic_load_n(&ctx->has_polled, __ATOMIC_RELAXED)) {
-        return MKV_OK; /* the common case of a thread that waits */
     }
     mkv_list_init(&old);
     pthread_mutex_lock(&ctx->event_lock);
@@ -327,6 +316,27 @@ mkv_status_t mkv_poll(mkv_ctx_t *ctx, mkv_event_t *events, size_t event_size,
 
     *count_p = count;
     return MKV_OK;
+}
+
+mkv_status_t mkv_poll(mkv_ctx_t *ctx, mkv_event_t *events, size_t event_size,
+                      size_t max, size_t *count_p)
+{
+    if (mkv_ctx_check_open(ctx, "poll") != MKV_OK) {
+        return MKV_ERR_INVALID;
+    }
+    if (event_size < mkv_struct_event.minimum) {
+        return mkv_error(
+            &ctx->log, MKV_ERR_INVALID,
+            "poll: event_size is %zu, expected sizeof(mkv_event_t), %zu or "
+            "more",
+            event_size, mkv_struct_event.minimum);
+    }
+    *count_p = 0;
+    if (!mkv_ctx_has_published(ctx) &&
+        !__atomic_load_n(&ctx->has_polled, __ATOMIC_RELAXED)) {
+        return MKV_OK; /* the common case of a thread that waits */
+    }
+    return mkv_poll_queue(ctx, events, event_size, max, count_p);
 }
 
 static void mkv_events_forget_in(mkv_list_t *events, const mkv_xfer_t *xfer,
@@ -452,9 +462,7 @@ mkv_status_t mkv_event_fd(mkv_ctx_t *ctx, int *fd_p)
 {
     mkv_status_t status = MKV_OK;
 
-    if (mkv_ctx_check(ctx, "event_fd") != MKV_OK) {
-        return MKV_ERR_INVALID;
-    }
+    MKV_HOLD(ctx, "event_fd", return MKV_ERR_INVALID);
     mkv_enter(ctx);
     if (ctx->epoll_fd < 0) {
         status = mkv_fds_open(ctx);
@@ -519,9 +527,7 @@ mkv_status_t mkv_arm(mkv_ctx_t *ctx)
 {
     mkv_status_t status;
 
-    if (mkv_ctx_check(ctx, "arm") != MKV_OK) {
-        return MKV_ERR_INVALID;
-    }
+    MKV_HOLD(ctx, "arm", return MKV_ERR_INVALID);
     mkv_enter(ctx);
     status = mkv_arm_locked(ctx);
     mkv_leave_quietly(ctx);

@@ -54,12 +54,9 @@ mkv_status_t mkv_op_post(mkv_peer_t *peer, const mkv_op_params_t *params,
     bool is_over = false;
     mkv_status_t status;
 
-    if (mkv_hold(ctx, "op_post") != MKV_OK) {
-        return MKV_ERR_INVALID;
-    }
+    MKV_HOLD(ctx, "op_post", return MKV_ERR_INVALID);
     status = mkv_struct_read(&ctx->log, &mkv_struct_op_params, params, &mine);
     if (status != MKV_OK) {
-        mkv_let_go(ctx);
         return status;
     }
 
@@ -82,7 +79,6 @@ mkv_status_t mkv_op_post(mkv_peer_t *peer, const mkv_op_params_t *params,
     } else {
         mkv_leave(ctx);
     }
-    mkv_let_go(ctx);
     return status;
 }
 
@@ -91,9 +87,7 @@ mkv_status_t mkv_op_query(const mkv_op_t *op, mkv_op_attr_t *attr)
     mkv_ctx_t *ctx = op->ctx;
     mkv_op_attr_t values;
 
-    if (mkv_ctx_check(ctx, "op_query") != MKV_OK) {
-        return MKV_ERR_INVALID;
-    }
+    MKV_HOLD(ctx, "op_query", return MKV_ERR_INVALID);
     memset(&values, 0, sizeof(values));
     mkv_enter(ctx);
     values.id = op->params.id;
@@ -112,14 +106,13 @@ mkv_status_t mkv_op_query(const mkv_op_t *op, mkv_op_attr_t *attr)
 
 mkv_status_t mkv_op_status(const mkv_op_t *op)
 {
-    mkv_status_t status = mkv_ctx_check(op->ctx, "op_status");
+    mkv_ctx_t *ctx = op->ctx;
+    mkv_status_t status;
 
-    if (status != MKV_OK) {
-        return status;
-    }
-    mkv_enter(op->ctx);
+    MKV_HOLD(ctx, "op_status", return MKV_ERR_INVALID);
+    mkv_enter(ctx);
     status = op->status;
-    mkv_leave_quietly(op->ctx);
+    mkv_leave_quietly(ctx);
     return status;
 }
 
@@ -127,9 +120,7 @@ mkv_status_t mkv_op_abort(mkv_op_t *op)
 {
     mkv_ctx_t *ctx = op->ctx;
 
-    if (mkv_ctx_check(ctx, "op_abort") != MKV_OK) {
-        return MKV_ERR_INVALID;
-    }
+    MKV_HOLD(ctx, "op_abort", return MKV_ERR_INVALID);
     mkv_enter(ctx);
     mkv_op_fail(op, MKV_ERR_ABORTED, "aborted");
     (void)mkv_op_step(op);
@@ -145,7 +136,8 @@ mkv_status_t mkv_op_close(mkv_op_t *op)
     if (mkv_ctx_is_forked(ctx)) {
         return MKV_OK; /* the object is the parent's */
     }
-    mkv_enter_held(ctx);
+    MKV_HOLD(ctx, "op_close", return MKV_ERR_INVALID);
+    mkv_enter(ctx);
     if (op->is_quiet) {
         mkv_op_free_in_rounds(op);
     } else {
@@ -153,6 +145,5 @@ mkv_status_t mkv_op_close(mkv_op_t *op)
                            (unsigned long long)op->params.id);
     }
     mkv_leave(ctx);
-    mkv_let_go(ctx);
     return status;
 }

@@ -450,9 +450,7 @@ mkv_status_t mkv_map_query(const mkv_map_t *map, mkv_map_attr_t *attr)
 {
     mkv_map_attr_t values = {.size = sizeof(values)};
 
-    if (mkv_ctx_check(map->ctx, "map_query") != MKV_OK) {
-        return MKV_ERR_INVALID;
-    }
+    MKV_HOLD(map->ctx, "map_query", return MKV_ERR_INVALID);
     mkv_enter(map->ctx);
     values.peer = map->remote->peer;
     values.num_pairs = map->num_pairs;

@@ -295,13 +295,8 @@ static mkv_status_t mkv_region_add_held(mkv_ctx_t *ctx, const mkv_region_t *regi
 mkv_status_t mkv_region_add(mkv_ctx_t *ctx, const mkv_region_t *region,
                             mkv_region_id_t *id_p)
 {
-    mkv_status_t status = mkv_hold(ctx, "region_add");
-
-    if (status == MKV_OK) {
-        status = mkv_region_add_held(ctx, region, id_p);
-        mkv_let_go(ctx);
-    }
-    return status;
+    MKV_HOLD(ctx, "region_add", return MKV_ERR_INVALID);
+    return mkv_region_add_held(ctx, region, id_p);
 }
 
 /* ---- Committing ------------------------------------------------------------------ */

@@ -50,9 +50,7 @@ mkv_status_t mkv_peer_add(mkv_ctx_t *ctx, const void *blob, size_t length,
     mkv_blob_info_t info;
     mkv_status_t status;
 
-    if (mkv_ctx_check(ctx, "peer_add") != MKV_OK) {
-        return MKV_ERR_INVALID;
-    }
+    MKV_HOLD(ctx, "peer_add", return MKV_ERR_INVALID);
     status = mkv_blob_decode(blob, length, &info);
     if (status != MKV_OK) {
         return mkv_error(
@@ -73,9 +71,7 @@ mkv_status_t mkv_peer_query(mkv_peer_t *peer, mkv_peer_attr_t *attr)
 {
     mkv_peer_attr_t values = {.size = sizeof(values)};
 
-    if (mkv_ctx_check(peer->ctx, "peer_query") != MKV_OK) {
-        return MKV_ERR_INVALID;
-    }
+    MKV_HOLD(peer->ctx, "peer_query", return MKV_ERR_INVALID);
     mkv_enter(peer->ctx);
     values.state = mkv_conn_public(peer->state);
     if ((values.state == MKV_PEER_FAILED) && (peer->end == MKV_PEER_END_LEFT)) {
@@ -106,9 +102,7 @@ mkv_status_t mkv_peer_declare_dead(mkv_peer_t *peer)
 {
     mkv_ctx_t *ctx = peer->ctx;
 
-    if (mkv_ctx_check(ctx, "peer_declare_dead") != MKV_OK) {
-        return MKV_ERR_INVALID;
-    }
+    MKV_HOLD(ctx, "peer_declare_dead", return MKV_ERR_INVALID);
     mkv_enter(ctx);
     mkv_peer_declare_dead_locked(peer);
     mkv_leave(ctx);
@@ -123,6 +117,7 @@ mkv_status_t mkv_peer_close(mkv_peer_t *peer, mkv_close_mode_t mode)
     if (mkv_ctx_is_forked(ctx)) {
         return MKV_OK; /* the object is the parent's */
     }
+    MKV_HOLD(ctx, "peer_close", return MKV_ERR_INVALID);
     mkv_enter(ctx);
     status = mkv_peer_close_locked(peer, mode);
     mkv_leave(ctx);
@@ -171,9 +166,7 @@ mkv_status_t mkv_send(mkv_peer_t *peer, uint64_t id, uint32_t type, const void *
     mkv_ctx_t *ctx = peer->ctx;
     mkv_status_t status;
 
-    if (mkv_ctx_check(ctx, "send") != MKV_OK) {
-        return MKV_ERR_INVALID;
-    }
+    MKV_HOLD(ctx, "send", return MKV_ERR_INVALID);
     if ((header_length > ctx->opts->max_message) || (length > ctx->opts->max_message)) {
         return mkv_error(
             &ctx->log, MKV_ERR_LENGTH,
@@ -199,9 +192,7 @@ mkv_status_t mkv_regions_commit(mkv_ctx_t *ctx, uint64_t *epoch_p)
 {
     mkv_status_t status;
 
-    if (mkv_hold(ctx, "regions_commit") != MKV_OK) {
-        return MKV_ERR_INVALID;
-    }
+    MKV_HOLD(ctx, "regions_commit", return MKV_ERR_INVALID);
     pthread_mutex_lock(&ctx->mem_lock);
     status = mkv_regions_register(ctx);
     if (status == MKV_OK) {
@@ -213,7 +204,6 @@ mkv_status_t mkv_regions_commit(mkv_ctx_t *ctx, uint64_t *epoch_p)
         mkv_leave(ctx);
     }
     pthread_mutex_unlock(&ctx->mem_lock);
-    mkv_let_go(ctx);
     return status;
 }
 
@@ -223,9 +213,7 @@ mkv_status_t mkv_regions_drop(mkv_ctx_t *ctx, const mkv_region_id_t *ids,
     mkv_status_t status;
     uint64_t epoch;
 
-    if (mkv_hold(ctx, "regions_drop") != MKV_OK) {
-        return MKV_ERR_INVALID;
-    }
+    MKV_HOLD(ctx, "regions_drop", return MKV_ERR_INVALID);
     pthread_mutex_lock(&ctx->mem_lock);
     epoch = ctx->epoch;
     status = mkv_regions_remove(ctx, ids, num_ids);
@@ -235,7 +223,6 @@ mkv_status_t mkv_regions_drop(mkv_ctx_t *ctx, const mkv_region_id_t *ids,
         mkv_leave(ctx);
     }
     pthread_mutex_unlock(&ctx->mem_lock);
-    mkv_let_go(ctx);
     return status;
 }
 
@@ -322,14 +309,8 @@ static mkv_status_t mkv_map_create_held(mkv_peer_t *peer,
 mkv_status_t mkv_map_create(mkv_peer_t *peer, const mkv_map_params_t *params,
                             mkv_map_t **map_p)
 {
-    mkv_ctx_t *ctx = peer->ctx;
-    mkv_status_t status = mkv_hold(ctx, "map_create");
-
-    if (status == MKV_OK) {
-        status = mkv_map_create_held(peer, params, map_p);
-        mkv_let_go(ctx);
-    }
-    return status;
+    MKV_HOLD(peer->ctx, "map_create", return MKV_ERR_INVALID);
+    return mkv_map_create_held(peer, params, map_p);
 }
 
 static mkv_status_t mkv_map_end(mkv_map_t *map)
@@ -356,9 +337,9 @@ mkv_status_t mkv_map_destroy(mkv_map_t *map)
     if (mkv_ctx_is_forked(ctx)) {
         return MKV_OK; /* the object is the parent's */
     }
-    mkv_enter_held(ctx);
+    MKV_HOLD(ctx, "map_destroy", return MKV_ERR_INVALID);
+    mkv_enter(ctx);
     status = mkv_map_end(map);
     mkv_leave(ctx);
-    mkv_let_go(ctx);
     return status;
 }

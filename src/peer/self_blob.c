@@ -185,9 +185,7 @@ mkv_status_t mkv_blob(mkv_ctx_t *ctx, mkv_blob_kind_t kind, void *buffer,
     mkv_status_t status;
     mkv_wbuf_t wbuf;
 
-    if (mkv_ctx_check(ctx, "blob") != MKV_OK) {
-        return MKV_ERR_INVALID;
-    }
+    MKV_HOLD(ctx, "blob", return MKV_ERR_INVALID);
     mkv_wbuf_init(&wbuf);
     mkv_enter(ctx);
     status = mkv_ctx_blob(ctx, kind, &anybody, &wbuf);

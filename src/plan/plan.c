@@ -343,14 +343,8 @@ static mkv_status_t mkv_plan_create_held(mkv_map_t *map, const mkv_units_t *unit
 mkv_status_t mkv_plan_create(mkv_map_t *map, const mkv_units_t *units, size_t num_units,
                              uint32_t flags, mkv_plan_t **plan_p)
 {
-    mkv_ctx_t *ctx = map->ctx;
-    mkv_status_t status = mkv_hold(ctx, "plan_create");
-
-    if (status == MKV_OK) {
-        status = mkv_plan_create_held(map, units, num_units, flags, plan_p);
-        mkv_let_go(ctx);
-    }
-    return status;
+    MKV_HOLD(map->ctx, "plan_create", return MKV_ERR_INVALID);
+    return mkv_plan_create_held(map, units, num_units, flags, plan_p);
 }
 
 mkv_status_t mkv_plan_query(const mkv_plan_t *plan, mkv_plan_attr_t *attr)
@@ -361,9 +355,7 @@ mkv_status_t mkv_plan_query(const mkv_plan_t *plan, mkv_plan_attr_t *attr)
                               .memory = plan->memory};
     uint32_t i;
 
-    if (mkv_ctx_check(plan->ctx, "plan_query") != MKV_OK) {
-        return MKV_ERR_INVALID;
-    }
+    MKV_HOLD(plan->ctx, "plan_query", return MKV_ERR_INVALID);
     for (i = 0; (plan->bytes != NULL) && (i < plan->map->num_pairs); ++i) {
         values.num_runs += plan->bytes[i].num;
     }
@@ -381,6 +373,7 @@ mkv_status_t mkv_plan_destroy(mkv_plan_t *plan)
     if (mkv_ctx_is_forked(ctx)) {
         return MKV_OK; /* the object is the parent's */
     }
+    MKV_HOLD(ctx, "plan_destroy", return MKV_ERR_INVALID);
     mkv_enter(ctx);
     if (plan->num_posts > 0) {
         return mkv_leave_status(

@@ -250,12 +250,6 @@ mkv_status_t mkv_plan_create_bytes(mkv_map_t *map, const mkv_bytes_t *bytes,
                                    size_t num_bytes, uint32_t flags,
                                    mkv_plan_t **plan_p)
 {
-    mkv_ctx_t *ctx = map->ctx;
-    mkv_status_t status = mkv_hold(ctx, "plan_create_bytes");
-
-    if (status == MKV_OK) {
-        status = mkv_plan_create_bytes_held(map, bytes, num_bytes, flags, plan_p);
-        mkv_let_go(ctx);
-    }
-    return status;
+    MKV_HOLD(map->ctx, "plan_create_bytes", return MKV_ERR_INVALID);
+    return mkv_plan_create_bytes_held(map, bytes, num_bytes, flags, plan_p);
 }

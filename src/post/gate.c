@@ -68,12 +68,9 @@ mkv_status_t mkv_gate_signal(mkv_ctx_t *ctx, uint64_t id, uint64_t value)
 {
     mkv_signal_t *signal;
 
-    if (mkv_hold(ctx, "gate_signal") != MKV_OK) {
-        return MKV_ERR_INVALID;
-    }
+    MKV_HOLD(ctx, "gate_signal", return MKV_ERR_INVALID);
     signal = malloc(sizeof(*signal));
     if (signal == NULL) {
-        mkv_let_go(ctx);
         return mkv_error(NULL, MKV_ERR_NOMEM, "no memory for a signal of gate %llu",
                          (unsigned long long)id);
     }
@@ -84,7 +81,6 @@ mkv_status_t mkv_gate_signal(mkv_ctx_t *ctx, uint64_t id, uint64_t value)
                                         __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)) {
     }
     mkv_ctx_wake_all(ctx);
-    mkv_let_go(ctx);
     return MKV_OK;
 }
 
@@ -92,9 +88,7 @@ mkv_status_t mkv_gate_forget(mkv_ctx_t *ctx, uint64_t id)
 {
     mkv_signal_t **at, *signal;
 
-    if (mkv_ctx_check(ctx, "gate_forget") != MKV_OK) {
-        return MKV_ERR_INVALID;
-    }
+    MKV_HOLD(ctx, "gate_forget", return MKV_ERR_INVALID);
     mkv_enter(ctx);
     (void)mkv_gates_take(ctx);
     at = mkv_gate_find(ctx, id);

@@ -259,18 +259,11 @@ mkv_status_t mkv_xfer_post(mkv_xfer_t *xfer, uint32_t leg, mkv_plan_t *plan,
                                .sel = {.size = sizeof(values.sel)},
                                .gate = {.size = sizeof(values.gate)},
                                .has_gate = (gate != NULL)};
-    mkv_ctx_t *ctx = xfer->ctx;
-    mkv_status_t status = mkv_hold(ctx, "xfer_post");
+    mkv_status_t status;
 
-    if (status != MKV_OK) {
-        return status;
-    }
-    status = mkv_post_read(&ctx->log, sel, gate, &values);
-    if (status == MKV_OK) {
-        status = mkv_xfer_post_held(&values);
-    }
-    mkv_let_go(ctx);
-    return status;
+    MKV_HOLD(xfer->ctx, "xfer_post", return MKV_ERR_INVALID);
+    status = mkv_post_read(&xfer->ctx->log, sel, gate, &values);
+    return (status == MKV_OK) ? mkv_xfer_post_held(&values) : status;
 }
 
 void mkv_posts_cleanup(mkv_ctx_t *ctx)

@@ -256,9 +256,7 @@ mkv_status_t mkv_xfer_expose(mkv_xfer_t *xfer, uint32_t leg, const mkv_units_t *
     mkv_status_t status;
     uint32_t last;
 
-    if (mkv_ctx_check(ctx, "xfer_expose") != MKV_OK) {
-        return MKV_ERR_INVALID;
-    }
+    MKV_HOLD(ctx, "xfer_expose", return MKV_ERR_INVALID);
     mkv_enter(ctx);
     last = (leg == MKV_LEG_ALL) ? xfer->num_legs : leg + 1;
     status = mkv_xfer_expose_check(xfer, first, last, units, num_units);

@@ -43,9 +43,7 @@ mkv_status_t mkv_xfer_request(mkv_xfer_t *xfer, uint32_t leg, const void *data,
     mkv_list_t packets;
     uint32_t i, last;
 
-    if (mkv_ctx_check(ctx, "xfer_request") != MKV_OK) {
-        return MKV_ERR_INVALID;
-    }
+    MKV_HOLD(ctx, "xfer_request", return MKV_ERR_INVALID);
     mkv_list_init(&packets);
     mkv_enter(ctx);
     last = (leg == MKV_LEG_ALL) ? xfer->num_legs : leg + 1;
@@ -206,9 +204,7 @@ mkv_status_t mkv_xfer_refuse(mkv_peer_t *peer, uint64_t id, uint32_t epoch,
     mkv_msg_t msg;
     char text[160];
 
-    if (mkv_ctx_check(ctx, "xfer_refuse") != MKV_OK) {
-        return MKV_ERR_INVALID;
-    }
+    MKV_HOLD(ctx, "xfer_refuse", return MKV_ERR_INVALID);
     if (code >= MKV_OK) {
         return mkv_error(&ctx->log, MKV_ERR_INVALID,
                          "refuse: code %d, expected one of MKV_ERR_*", (int)code);

@@ -155,9 +155,7 @@ mkv_status_t mkv_xfer_seal_data(mkv_xfer_t *xfer, uint32_t leg, const void *data
     mkv_ctx_t *ctx = xfer->ctx;
     mkv_status_t status;
 
-    if (mkv_ctx_check(ctx, "xfer_seal_data") != MKV_OK) {
-        return MKV_ERR_INVALID;
-    }
+    MKV_HOLD(ctx, "xfer_seal_data", return MKV_ERR_INVALID);
     mkv_enter(ctx);
     status = mkv_xfer_seal_locked(xfer, leg, data, length);
     mkv_leave(ctx);
@@ -166,10 +164,11 @@ mkv_status_t mkv_xfer_seal_data(mkv_xfer_t *xfer, uint32_t leg, const void *data
 
 mkv_status_t mkv_xfer_seal(mkv_xfer_t *xfer, uint32_t leg)
 {
-    if (mkv_ctx_check(xfer->ctx, "xfer_seal") != MKV_OK) {
-        return MKV_ERR_INVALID;
-    }
-    return mkv_xfer_seal_data(xfer, leg, NULL, 0);
+    mkv_ctx_t *ctx = xfer->ctx;
+
+    MKV_HOLD(ctx, "xfer_seal", return MKV_ERR_INVALID);
+    mkv_enter(ctx);
+    return mkv_leave_status(ctx, mkv_xfer_seal_locked(xfer, leg, NULL, 0));
 }
 
 mkv_status_t mkv_xfer_done_data(const mkv_xfer_t *xfer, uint32_t leg,
@@ -178,9 +177,7 @@ mkv_status_t mkv_xfer_done_data(const mkv_xfer_t *xfer, uint32_t leg,
     mkv_ctx_t *ctx = xfer->ctx;
     mkv_status_t status = MKV_OK;
 
-    if (mkv_ctx_check(ctx, "xfer_done_data") != MKV_OK) {
-        return MKV_ERR_INVALID;
-    }
+    MKV_HOLD(ctx, "xfer_done_data", return MKV_ERR_INVALID);
     mkv_enter(ctx);
     if (xfer->is_active || (leg >= xfer->num_legs) || (xfer->state != MKV_XFER_DONE)) {
         status = mkv_error(&ctx->log, MKV_ERR_INVALID,
@@ -207,11 +204,10 @@ mkv_status_t mkv_xfer_abort_leg(mkv_xfer_t *xfer, uint32_t leg, mkv_status_t cod
                                 const char *reason)
 {
     mkv_ctx_t *ctx = xfer->ctx;
-    mkv_status_t status = mkv_abort_check(ctx, code);
+    mkv_status_t status;
 
-    if (mkv_ctx_check(ctx, "xfer_abort_leg") != MKV_OK) {
-        return MKV_ERR_INVALID;
-    }
+    MKV_HOLD(ctx, "xfer_abort_leg", return MKV_ERR_INVALID);
+    status = mkv_abort_check(ctx, code);
     if ((status == MKV_OK) && ((leg >= xfer->num_legs) || (xfer->role != MKV_SRC))) {
         status = mkv_error(
             &ctx->log, MKV_ERR_INVALID,
@@ -234,9 +230,7 @@ mkv_status_t mkv_xfer_abort(mkv_xfer_t *xfer, mkv_status_t code, const char *rea
 {
     mkv_ctx_t *ctx = xfer->ctx;
 
-    if (mkv_ctx_check(ctx, "xfer_abort") != MKV_OK) {
-        return MKV_ERR_INVALID;
-    }
+    MKV_HOLD(ctx, "xfer_abort", return MKV_ERR_INVALID);
     if (mkv_abort_check(ctx, code) != MKV_OK) {
         return MKV_ERR_INVALID;
     }
@@ -253,9 +247,7 @@ mkv_status_t mkv_xfer_extend(mkv_xfer_t *xfer, uint32_t timeout_ms)
 {
     mkv_ctx_t *ctx = xfer->ctx;
 
-    if (mkv_ctx_check(ctx, "xfer_extend") != MKV_OK) {
-        return MKV_ERR_INVALID;
-    }
+    MKV_HOLD(ctx, "xfer_extend", return MKV_ERR_INVALID);
     if (timeout_ms == 0) {
         return mkv_error(&ctx->log, MKV_ERR_INVALID,
                          "extend: 0 ms, expected at least 1; mkv_xfer_abort() ends "
@@ -276,9 +268,7 @@ mkv_status_t mkv_xfer_declare_dead(mkv_xfer_t *xfer)
     mkv_ctx_t *ctx = xfer->ctx;
     uint32_t i;
 
-    if (mkv_ctx_check(ctx, "xfer_declare_dead") != MKV_OK) {
-        return MKV_ERR_INVALID;
-    }
+    MKV_HOLD(ctx, "xfer_declare_dead", return MKV_ERR_INVALID);
     mkv_enter(ctx);
     if (!mkv_xfer_is_terminal(xfer)) {
         return mkv_leave_status(ctx, mkv_error(&ctx->log, MKV_ERR_BUSY,
@@ -300,6 +290,7 @@ mkv_status_t mkv_xfer_close(mkv_xfer_t *xfer)
     if (mkv_ctx_is_forked(ctx)) {
         return MKV_OK; /* the object is the parent's */
     }
+    MKV_HOLD(ctx, "xfer_close", return MKV_ERR_INVALID);
     mkv_enter(ctx);
     if (!mkv_xfer_is_terminal(xfer) || !xfer->is_quiet) {
         return mkv_leave_status(
@@ -317,9 +308,7 @@ mkv_status_t mkv_xfer_query(const mkv_xfer_t *xfer, mkv_xfer_attr_t *attr)
     mkv_ctx_t *ctx = xfer->ctx;
     mkv_xfer_attr_t values;
 
-    if (mkv_ctx_check(ctx, "xfer_query") != MKV_OK) {
-        return MKV_ERR_INVALID;
-    }
+    MKV_HOLD(ctx, "xfer_query", return MKV_ERR_INVALID);
     memset(&values, 0, sizeof(values));
     values.id = xfer->id;
     values.epoch = xfer->epoch;
@@ -349,9 +338,7 @@ mkv_status_t mkv_xfer_query_leg(const mkv_xfer_t *xfer, uint32_t index,
     mkv_leg_attr_t values;
     const char *waits;
 
-    if (mkv_ctx_check(xfer->ctx, "xfer_query_leg") != MKV_OK) {
-        return MKV_ERR_INVALID;
-    }
+    MKV_HOLD(xfer->ctx, "xfer_query_leg", return MKV_ERR_INVALID);
     if (index >= xfer->num_legs) {
         return mkv_error(log, MKV_ERR_INVALID,
                          "query_leg: leg %u, expected one below %u", index,
@@ -374,7 +361,7 @@ mkv_status_t mkv_xfer_query_leg(const mkv_xfer_t *xfer, uint32_t index,
 
 mkv_status_t mkv_xfer_status(const mkv_xfer_t *xfer, uint64_t *completed_p)
 {
-    mkv_status_t status = mkv_ctx_check(xfer->ctx, "xfer_status");
+    mkv_status_t status = mkv_ctx_check_open(xfer->ctx, "xfer_status");
 
     if (status != MKV_OK) {
         return status;

@@ -290,9 +290,7 @@ mkv_status_t mkv_xfer_open(mkv_ctx_t *ctx, const mkv_xfer_params_t *params,
     mkv_xfer_params_t mine;
     mkv_status_t status;
 
-    if (mkv_ctx_check(ctx, "xfer_open") != MKV_OK) {
-        return MKV_ERR_INVALID;
-    }
+    MKV_HOLD(ctx, "xfer_open", return MKV_ERR_INVALID);
     status = mkv_struct_read(&ctx->log, &mkv_struct_xfer_params, params, &mine);
     if (status != MKV_OK) {
         return status;

@@ -374,6 +374,7 @@ START_TEST(hello_is_repeated_until_it_is_answered)
     pair_open(1);
     OK(mkv_blob(B->ctx, MKV_BLOB_ADDR, blob, &length));
     if (_i == 0) {
+        B->ctx->closer = pthread_self();
         B->ctx->is_closing = 1; /* it ignores messages */
     } else {
         fake_ucp_stop_worker(fake_ucp_worker(1), 1);
@@ -608,6 +609,7 @@ START_TEST(a_peer_that_was_too_slow_may_come_later)
     fake_ucp_reset();
     pair_open(0);
     pair_open(1);
+    B->ctx->closer = pthread_self();
     B->ctx->is_closing = true; /* it ignores messages */
     add_again(A, B, &former);
     pass_ms(0);

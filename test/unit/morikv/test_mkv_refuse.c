@@ -604,6 +604,7 @@ START_TEST(a_closing_context_waits_little_for_one_of_its_process)
     OK(mkv_map_destroy(A->maps[1]));
     A->maps[1] = NULL;
     peer->process.ctx_id += (unsigned)_i;
+    A->ctx->closer = pthread_self();
     A->ctx->is_closing = true;
     OK(mkv_peer_close(peer, MKV_CLOSE_FORCE));
     A->peers[1] = NULL;

@@ -8,6 +8,7 @@
 
 #include "test/support/mkv_pair.h"
 
+#include "src/direct/op.h"
 #include "src/message/hello.h"
 #include "src/post/post.h"
 
@@ -302,7 +303,7 @@ START_TEST(a_gate_is_checked_by_the_posting_or_progressing_thread)
     }
     ck_assert_uint_gt(calls.num, 0);
     ck_assert(pthread_equal(calls.first, thread));
-    ck_assert_uint_eq(calls.num_held, (_i == 0)); /* the post's own */
+    ck_assert_uint_eq(calls.num_held, 1); /* the post or the progress */
     ck_assert_uint_eq(fake_ucp_num_calls(DATA), 0);
     OK(mkv_xfer_seal(active, 0));
     num = calls.num;
@@ -1177,10 +1178,85 @@ static void wait_for_turns(void)
     ck_assert(!__atomic_load_n(&other_call.is_back, __ATOMIC_RELAXED));
 }
 
+static void no_call_on_a_transfer_begins(void)
+{
+    mkv_xfer_t xfer = {.ctx = A->ctx};
+    mkv_xfer_attr_t attr = {.size = sizeof(attr)};
+    mkv_leg_attr_t leg = {.size = sizeof(leg)};
+    const void *data;
+    size_t length;
+
+    IS(mkv_xfer_open(A->ctx, NULL, &active), MKV_ERR_INVALID);
+    ck_assert_ptr_nonnull(strstr(mkv_last_error(), "is being closed"));
+    IS(mkv_xfer_refuse(A->peers[1], 1, 1, MKV_ERR_ABORTED, NULL), MKV_ERR_INVALID);
+    ck_assert_ptr_nonnull(strstr(mkv_last_error(), "is being closed"));
+    IS(mkv_xfer_request(&xfer, 0, NULL, 0), MKV_ERR_INVALID);
+    IS(mkv_xfer_expose(&xfer, 0, NULL, 0, NULL, 0), MKV_ERR_INVALID);
+    IS(mkv_xfer_post(&xfer, 0, plan, NULL, NULL), MKV_ERR_INVALID);
+    IS(mkv_xfer_seal(&xfer, 0), MKV_ERR_INVALID);
+    IS(mkv_xfer_seal_data(&xfer, 0, NULL, 0), MKV_ERR_INVALID);
+    IS(mkv_xfer_done_data(&xfer, 0, &data, &length), MKV_ERR_INVALID);
+    IS(mkv_xfer_query(&xfer, &attr), MKV_ERR_INVALID);
+    IS(mkv_xfer_query_leg(&xfer, 0, &leg), MKV_ERR_INVALID);
+    IS(mkv_xfer_status(&xfer, NULL), MKV_ERR_INVALID);
+    IS(mkv_xfer_abort(&xfer, MKV_ERR_ABORTED, NULL), MKV_ERR_INVALID);
+    IS(mkv_xfer_abort_leg(&xfer, 0, MKV_ERR_ABORTED, NULL), MKV_ERR_INVALID);
+    IS(mkv_xfer_extend(&xfer, 1), MKV_ERR_INVALID);
+    IS(mkv_xfer_declare_dead(&xfer), MKV_ERR_INVALID);
+    IS(mkv_xfer_close(&xfer), MKV_ERR_INVALID);
+    ck_assert_ptr_nonnull(strstr(mkv_last_error(), "is being closed"));
+}
+
+static void no_call_on_another_object_begins(void)
+{
+    mkv_op_t some_op = {.ctx = A->ctx};
+    mkv_plan_t some_plan = {.ctx = A->ctx};
+    mkv_op_attr_t op_attr = {.size = sizeof(op_attr)};
+    mkv_map_attr_t map_attr = {.size = sizeof(map_attr)};
+    mkv_peer_attr_t peer_attr = {.size = sizeof(peer_attr)};
+    mkv_plan_attr_t plan_attr = {.size = sizeof(plan_attr)};
+
+    IS(mkv_op_query(&some_op, &op_attr), MKV_ERR_INVALID);
+    IS(mkv_op_status(&some_op), MKV_ERR_INVALID);
+    IS(mkv_op_abort(&some_op), MKV_ERR_INVALID);
+    IS(mkv_op_close(&some_op), MKV_ERR_INVALID);
+    IS(mkv_map_query(A->maps[1], &map_attr), MKV_ERR_INVALID);
+    IS(mkv_map_destroy(A->maps[1]), MKV_ERR_INVALID);
+    IS(mkv_plan_query(&some_plan, &plan_attr), MKV_ERR_INVALID);
+    IS(mkv_plan_destroy(&some_plan), MKV_ERR_INVALID);
+    IS(mkv_peer_query(A->peers[1], &peer_attr), MKV_ERR_INVALID);
+    IS(mkv_peer_declare_dead(A->peers[1]), MKV_ERR_INVALID);
+    IS(mkv_peer_close(A->peers[1], MKV_CLOSE_FORCE), MKV_ERR_INVALID);
+    IS(mkv_send(A->peers[1], 1, 1, NULL, 0, NULL, 0), MKV_ERR_INVALID);
+    ck_assert_ptr_nonnull(strstr(mkv_last_error(), "is being closed"));
+}
+
+static void no_call_on_the_context_begins(void)
+{
+    mkv_stats_t stats = {.size = sizeof(stats)};
+    size_t length = 0, count;
+    mkv_event_t event;
+    int fd;
+
+    ck_assert_uint_eq(mkv_progress(A->ctx), 0);
+    ck_assert_ptr_nonnull(strstr(mkv_last_error(), "is being closed"));
+    IS(mkv_poll(A->ctx, &event, sizeof(event), 1, &count), MKV_ERR_INVALID);
+    IS(mkv_event_fd(A->ctx, &fd), MKV_ERR_INVALID);
+    IS(mkv_arm(A->ctx), MKV_ERR_INVALID);
+    IS(mkv_stats(A->ctx, NULL, &stats), MKV_ERR_INVALID);
+    IS(mkv_gate_forget(A->ctx, 1), MKV_ERR_INVALID);
+    IS(mkv_blob(A->ctx, MKV_BLOB_ADDR, NULL, &length), MKV_ERR_INVALID);
+    IS(mkv_peer_add(A->ctx, "", 0, NULL, &A->peers[2]), MKV_ERR_INVALID);
+    ck_assert_ptr_nonnull(strstr(mkv_last_error(), "is being closed"));
+}
+
 static void nothing_begins_in_a_close(void)
 {
     mkv_region_id_t id;
 
+    no_call_on_the_context_begins();
+    no_call_on_another_object_begins();
+    no_call_on_a_transfer_begins();
     IS(add_bytes(A, 9, bytes_here, &id), MKV_ERR_INVALID);
     ck_assert_ptr_nonnull(strstr(mkv_last_error(), "is being closed"));
     IS(commit(), MKV_ERR_INVALID);
@@ -1250,6 +1326,84 @@ START_TEST(a_close_waits_for_calls_in_rounds)
     IS(other_call.status, MKV_ERR_BUSY); /* a map was open */
     A->ctx = NULL;
     free(A->mem);
+    pair_teardown();
+}
+END_TEST
+
+static unsigned num_held(void)
+{
+    return __atomic_load_n(&A->ctx->num_held, __ATOMIC_SEQ_CST);
+}
+
+static mkv_status_t poll_one(void)
+{
+    mkv_event_t event;
+    size_t count;
+
+    return mkv_poll(A->ctx, &event, sizeof(event), 1, &count);
+}
+
+/* A close waits for both. The poll waits for this thread, which has the lock of events
+ */
+START_TEST(progress_and_a_poll_hold_their_context)
+{
+    pthread_t thread;
+    unsigned empty = 0;
+
+    pair_setup();
+    bind_write();
+    OK(mkv_xfer_abort(active, MKV_ERR_ABORTED, "test")); /* an event waits */
+    thread = go_inside();
+    ck_assert_uint_eq(num_held(), 1);
+    come_out(thread);
+    ck_assert_uint_eq(num_held(), 0);
+    ck_assert_int_eq(pthread_mutex_lock(&A->ctx->event_lock), 0);
+    start_other(poll_one);
+    while (num_held() == 0) {
+        mkv_test_pause(&empty);
+    }
+    ck_assert_int_eq(pthread_mutex_unlock(&A->ctx->event_lock), 0);
+    ck_assert_int_eq(pthread_join(other_thread, NULL), 0);
+    OK(other_call.status);
+    ck_assert_uint_eq(num_held(), 0);
+    pair_run();
+    finish();
+}
+END_TEST
+
+static void call_at_the_end(void *arg, mkv_status_t status)
+{
+    mkv_xfer_attr_t attr = {.size = sizeof(attr)};
+    mkv_status_t *results = arg;
+
+    results[0] = status;
+    results[1] = mkv_xfer_query(active, &attr);
+    results[2] = poll_one();
+    results[3] = mkv_gate_signal(A->ctx, 1, 1);
+    results[4] = mkv_xfer_status(active, NULL);
+}
+
+/* A close refuses calls of other threads alone */
+START_TEST(a_close_refuses_no_call_of_its_own_callbacks)
+{
+    mkv_status_t results[5] = {MKV_OK};
+    const mkv_xfer_params_t params = {.size = sizeof(params),
+                                      .id = 1,
+                                      .legs = &A->maps[1],
+                                      .num_legs = 1,
+                                      .ended = call_at_the_end,
+                                      .ended_arg = results};
+
+    pair_setup();
+    OK(mkv_xfer_open(A->ctx, &params, &active));
+    IS(close_context(), MKV_ERR_BUSY); /* the transfer was open */
+    A->ctx = NULL;
+    free(A->mem);
+    IS(results[0], MKV_ERR_ABORTED);
+    OK(results[1]);
+    OK(results[2]);
+    OK(results[3]);
+    IS(results[4], MKV_ERR_ABORTED);
     pair_teardown();
 }
 END_TEST
@@ -1566,6 +1720,8 @@ int main(void)
     tcase_add_test(tcase, a_map_and_a_drop_wait_for_each_other);
     tcase_add_test(tcase, a_map_that_waits_for_a_drop_keeps_its_peer);
     tcase_add_loop_test(tcase, a_close_waits_for_calls_in_rounds, 0, 7);
+    tcase_add_test(tcase, progress_and_a_poll_hold_their_context);
+    tcase_add_test(tcase, a_close_refuses_no_call_of_its_own_callbacks);
     tcase_add_test(tcase, regions_for_many_peers_let_other_threads_in);
     tcase_add_test(tcase, a_dump_lets_other_threads_in);
     tcase_add_test(tcase, blocks_are_checked_without_the_lock);
