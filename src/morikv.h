@@ -794,12 +794,12 @@ typedef struct mkv_xfer_params {
 /**
  * Open one side of a transfer.
  *
- * Messages that the other side sent before the open were kept, for twice this
- * context's option BIND_TIMEOUT, and are handled now; after that time the other side
- * fails with MKV_ERR_BIND_TIMEOUT. If the other side has given up already, the transfer
- * fails at once, with its code and text. A later instance of the same (id, epoch) on
- * the other side fails too, so a retry must use another epoch. Two sides that would
- * both expose fail with MKV_ERR_INVALID. Two sides that both wait for the other's
+ * Messages that the other side sent before the open were kept, for twice this context's
+ * option BIND_TIMEOUT, and are handled now. When that time is over, a side that has
+ * exposed fails with MKV_ERR_BIND_TIMEOUT. If the other side has given up already, the
+ * transfer fails at once, with its code and text. A later instance of the same (id,
+ * epoch) on the other side fails too, so a retry must use another epoch. Two sides that
+ * would both expose fail with MKV_ERR_INVALID. Two sides that both wait for the other's
  * blocks cannot detect it and end by the deadline.
  *
  * @return MKV_OK, MKV_ERR_NOMEM, MKV_ERR_INVALID, MKV_ERR_DUPLICATE: (id, epoch) is

@@ -126,14 +126,18 @@ void mkv_early_cancel(mkv_peer_t *peer, uint64_t from_nonce)
     }
 }
 
-/* A list is sent once, and its sender may wait for longer */
+/* A list is sent once, and its sender may wait for longer. A request has raised its
+ * event, so the side may still be opened. */
 static void mkv_early_refuse(mkv_peer_t *peer, const mkv_packet_t *packet)
 {
-    const mkv_msg_t first = {
-        .id = packet->id, .epoch = packet->epoch, .from_nonce = packet->from_nonce};
     const mkv_ctx_t *ctx = peer->ctx;
+    mkv_msg_t first;
     char text[160];
 
+    if ((mkv_msg_decode(packet->data, packet->length, &first) != MKV_OK) ||
+        (first.type != MKV_MSG_EXPOSE)) {
+        return;
+    }
     mkv_text(text, sizeof(text),
              "%s did not open it in %llu ms, twice its option BIND_TIMEOUT", ctx->name,
              (unsigned long long)mkv_early_timeout(ctx));

@@ -35,7 +35,7 @@ void mkv_early_cancel(mkv_peer_t *peer, uint64_t from_nonce);
 void mkv_early_take(mkv_peer_t *peer, uint64_t id, uint32_t epoch, mkv_list_t *taken);
 
 /**
- * Forget old packets, and fail the transfers of those that waited for an open.
+ * Forget old packets, and fail the transfers of block lists among them.
  * @return The next time to look.
  */
 uint64_t mkv_early_expire(mkv_peer_t *peer, uint64_t now);
