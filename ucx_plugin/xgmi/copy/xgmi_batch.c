@@ -19,11 +19,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* Number of unsuccessful polls of a flag, after which the runtime is queried for
- * errors. A thread that sleeps polls about twice a second. */
-#define MUCT_XGMI_POLLS_TO_LOOK 65536
-#define MUCT_XGMI_POLLS_BESIDE_SLEEP 8
-
 /* Number of launches after which the stream gets a marker. */
 #define MUCT_XGMI_LAUNCHES_TO_MARK 64
 
@@ -506,10 +501,7 @@ static bool muct_xgmi_queue_poll_batch(muct_xgmi_queue_t *queue,
 {
     int mode, ret;
 
-    queue->num_polls += queue->is_notifying
-                            ? MUCT_XGMI_POLLS_TO_LOOK / MUCT_XGMI_POLLS_BESIDE_SLEEP
-                            : 1;
-    if (queue->num_polls < MUCT_XGMI_POLLS_TO_LOOK) {
+    if (++queue->num_polls < MUCT_XGMI_POLLS_TO_LOOK) {
         return false;
     }
 

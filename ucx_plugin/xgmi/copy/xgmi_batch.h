@@ -49,7 +49,8 @@ struct muct_xgmi_batch {
     bool was_launched;      /* value of has_launch when the batch started */
     unsigned launch_stream; /* index of the stream for its launch and calls */
     uint32_t sequence;
-    uint64_t armed_at_ns; /* first time a thread slept for it; 0: never */
+    uint64_t armed_at_ns; /* first time a thread slept for it, or the last at which the
+                             device had to be looked at; 0: never */
     ucs_status_t status;
     muct_hip_event_t events[MUCT_XGMI_MAX_STREAMS];
     /* mark of the batch in each stream, to wait for where events must not be queried */

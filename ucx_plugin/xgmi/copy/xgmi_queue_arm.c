@@ -14,8 +14,8 @@
 #define MUCT_XGMI_MIN_LOOK_NS 10000
 #define MUCT_XGMI_CALLBACK_AFTER_NS 70000
 
-/* Time between two polls of copies whose callback is due: the callback of a device that
- * has failed ends nothing, or does not come. */
+/* Time between two queries of the device beside sleep, while a callback is due: that of
+ * a device that has failed ends nothing, or does not come. */
 #define MUCT_XGMI_LOOK_AT_DEVICE_NS 1000000000
 
 
@@ -50,6 +50,18 @@ static ucs_status_t muct_xgmi_queue_call_back(muct_xgmi_queue_t *queue,
     return status;
 }
 
+/* A thread that sleeps makes too few polls to query the device by their number. */
+static ucs_status_t muct_xgmi_queue_arm_beside_callback(muct_xgmi_queue_t *queue,
+                                                        muct_xgmi_batch_t *batch,
+                                                        uint64_t now_ns)
+{
+    if (now_ns - batch->armed_at_ns >= MUCT_XGMI_LOOK_AT_DEVICE_NS) {
+        batch->armed_at_ns = now_ns;
+        queue->num_polls = MUCT_XGMI_POLLS_TO_LOOK; /* the next poll queries it */
+    }
+    return muct_xgmi_wake_in(queue->wake, now_ns, MUCT_XGMI_LOOK_AT_DEVICE_NS);
+}
+
 /* Short copies are checked again after a delay that doubles each time. */
 static ucs_status_t muct_xgmi_queue_arm_head(muct_xgmi_queue_t *queue, uint64_t now_ns)
 {
@@ -58,7 +70,7 @@ static ucs_status_t muct_xgmi_queue_arm_head(muct_xgmi_queue_t *queue, uint64_t 
     ucs_status_t status;
 
     if (queue->is_notifying) {
-        return muct_xgmi_wake_in(queue->wake, now_ns, MUCT_XGMI_LOOK_AT_DEVICE_NS);
+        return muct_xgmi_queue_arm_beside_callback(queue, batch, now_ns);
     }
 
     if (batch->armed_at_ns == 0) {
@@ -74,7 +86,7 @@ static ucs_status_t muct_xgmi_queue_arm_head(muct_xgmi_queue_t *queue, uint64_t 
     status = muct_xgmi_queue_call_back(queue, batch);
     queue->is_notifying = (status == UCS_OK);
     return queue->is_notifying
-               ? muct_xgmi_wake_in(queue->wake, now_ns, MUCT_XGMI_LOOK_AT_DEVICE_NS)
+               ? muct_xgmi_queue_arm_beside_callback(queue, batch, now_ns)
                : status;
 }
 
