@@ -557,6 +557,7 @@ mkv_status_t mkv_close(mkv_ctx_t *ctx)
     ctx->closer = pthread_self();
     __atomic_store_n(&ctx->is_closing, true, __ATOMIC_SEQ_CST);
     mkv_close_wait_for_calls(ctx);
+    mkv_threads_cleanup(ctx);
     status = mkv_close_xfers(ctx, &left);
     is_disconnected = mkv_close_connections(ctx);
     mkv_inbox_close(ctx);

@@ -302,6 +302,7 @@ mkv_status_t mkv_threads_start(mkv_ctx_t *ctx)
     }
     if (status != MKV_OK) {
         mkv_threads_stop(ctx);
+        mkv_threads_cleanup(ctx);
     }
     return status;
 }
@@ -332,6 +333,16 @@ void mkv_threads_stop(mkv_ctx_t *ctx)
     (void)!write(threads->stop_fd, &one, sizeof(one));
     for (i = 0; i < threads->num; ++i) {
         pthread_join(threads->id[i], NULL);
+    }
+    threads->num = 0;
+}
+
+void mkv_threads_cleanup(mkv_ctx_t *ctx)
+{
+    mkv_threads_t *threads = ctx->threads;
+
+    if (threads == NULL) {
+        return;
     }
     if (threads->wake_fd >= 0) {
         close(threads->wake_fd);
