@@ -268,11 +268,13 @@ mkv_status_t mkv_open(const mkv_config_t *config, const mkv_open_params_t *param
 /**
  * Abort running transfers and operations, and close peers, regions and UCX objects.
  *
- * Waits for calls of other threads that have begun. Calls that begin while it runs
- * return MKV_ERR_INVALID, mkv_progress() 0; none may begin after its return. It blocks
- * up to option DRAIN_TIMEOUT for transfers to become quiet, and about as long again to
- * close the connections. Peers need not be closed before. All handles made from the
- * context are void afterwards, unless MKV_ERR_INVALID is returned.
+ * Waits for calls of other threads that have begun, except mkv_poll() and
+ * mkv_xfer_status(), which must have returned. Calls on the context that begin while it
+ * runs return MKV_ERR_INVALID, mkv_progress() 0; none may begin after its return. All
+ * handles made from the context are void from its beginning on, except in callbacks of
+ * the closing thread, and unless MKV_ERR_INVALID is returned. It blocks up to option
+ * DRAIN_TIMEOUT for transfers to become quiet, and about as long again to close the
+ * connections. Peers need not be closed before.
  *
  * @return MKV_OK
  * @return MKV_ERR_INVALID        The context is NULL, or the call is made in a callback

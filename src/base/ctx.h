@@ -232,8 +232,8 @@ static inline mkv_status_t mkv_ctx_check(const mkv_ctx_t *ctx, const char *call)
  * MKV_OK: the closing thread itself makes the call, in a callback. */
 mkv_status_t mkv_ctx_refuse_closing(const mkv_ctx_t *ctx, const char *call);
 
-/** As mkv_ctx_check(), or MKV_ERR_INVALID: the context is being closed. A call that
- * only reads a few values needs no hold. */
+/** As mkv_ctx_check(), or MKV_ERR_INVALID: the context is being closed. Without a hold
+ * the close does not wait for the call: mkv_close() names those calls. */
 static inline mkv_status_t mkv_ctx_check_open(const mkv_ctx_t *ctx, const char *call)
 {
     mkv_status_t status = mkv_ctx_check(ctx, call);
