@@ -115,12 +115,19 @@ FAKE_VERBS_DEVICES=fake0:ionic,fake1:ionic PATH=$work/link:$PATH \
 mkdir "$work/copy"
 cp -L "$build"/test/fake/hip/lib/libamdhip64.so.6 "$work/copy/"
 LD_LIBRARY_PATH=$work/copy:$LD_LIBRARY_PATH prove copy 1 '^SIMULATED by hipcpu' -- --path 'xGMI put' --minutes 0.001
-# a signal ends the stages, and the report has those before it
+# a signal ends the stages, and the report has those before it; no other program begins
 status=0
-"$build/contrib/mori_prove" --report "$work/signal.json" --limit 300 --minutes 60 --quick --path xGMI --path risks >"$work/out" 2>&1 &
+mkdir "$work/begun"
+printf '#!/bin/sh\ntouch "%s"\n' "$work/has_begun" | tee "$work/begun/TransferBench" >"$work/begun/ip"
+chmod +x "$work/begun"/*
+: >"$work/out"
+FAKE_VERBS_DEVICES=fake0:ionic,fake1:ionic PATH=$work/begun:$PATH "$build/contrib/mori_prove" --report "$work/signal.json" --limit 300 --minutes 60 \
+    --path xGMI --path 'NIC, link' --path risks --flap eth7 >"$work/out" 2>&1 &
 tail --pid=$! -n +1 -f "$work/out" | grep -q -m 1 'xGMI put, .*: ok'
+rm -f "$work/has_begun"
 kill -TERM $!
 wait $! || status=$?
+[ ! -e "$work/has_begun" ] || fail "signal: another program began"
 [ $status = 3 ] || fail "signal: exit status $status; expected 3"
 for line in '^LIMITED by a signal' '^SAFE  *xGMI put' '^NOT PROVEN  *xGMI messages: a signal ended the run' \
     '^  cannot be seen here  *memory that slept .*: a signal ended the run'; do
