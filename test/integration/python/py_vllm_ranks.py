@@ -409,7 +409,7 @@ class Engines(unittest.TestCase):
         of_ints = functools.partial(MLAAttentionSpec, dtype="torch.int32")
         text = self.refusal("MLAAttentionSpec", of_ints)
         self.assertRegex(text, "data type is .* there")
-        self.assertRegex(text, "stands for .*torch.float32, torch.int32; .*--kv-cache-dtype")
+        self.assertRegex(text, "torch.int32 in group .*; .*--kv-cache-dtype.* --mamba-ssm-cache-dtype")
 
     def test_engines_of_other_models_do_not_meet(self):
         layers, LAYERS[LATENTS] = LAYERS[LATENTS], ["l0", "l0"]
@@ -481,28 +481,38 @@ class Schedulers(unittest.TestCase):
         with self.assertRaisesRegex(NotImplementedError, "--no-enable-prefix-caching"):
             groups_of(vllm_names.cache_config(BLOCKS, [(spec, ["s0"])]))
 
-    def types(self, cache_dtype, spec):
-        config = vllm_names.cache_config(BLOCKS, [(spec, ["l0"])])
-        return data_types(config, cache_dtype)
+    def types(self, cache_dtype, *specs):
+        groups = [(spec, [f"l{number}"]) for number, spec in enumerate(specs)]
+        return data_types(vllm_names.cache_config(BLOCKS, groups), cache_dtype)
 
     def test_settings_of_one_data_type_are_equal(self):
         halves = FullAttentionSpec(4, dtype="torch.float16")
         for name in ("auto", "half", "float16"):
-            self.assertEqual(self.types(name, halves), "torch.float16")
+            self.assertEqual(self.types(name, halves), "torch.float16 in group 0")
         for name in ("auto", "fp8", "fp8_e4m3"):
             fp8 = FullAttentionSpec(4, dtype="torch.uint8", kv_quant_mode=1)
-            self.assertEqual(self.types(name, fp8), "fp8_e4m3")
+            self.assertEqual(self.types(name, fp8), "fp8_e4m3 in group 0")
         many = UniformTypeKVCacheSpecs(4, kv_cache_specs={"l0": halves})
-        self.assertEqual(self.types("auto", many), "torch.float16")
+        self.assertEqual(self.types("auto", many), "torch.float16 in group 0")
 
     def test_formats_of_bytes_differ(self):
         fp8 = FullAttentionSpec(4, dtype="torch.uint8", kv_quant_mode=1)
-        self.assertEqual(self.types("fp8_e5m2", fp8), "fp8_e5m2")
+        self.assertEqual(self.types("fp8_e5m2", fp8), "fp8_e5m2 in group 0")
         latents = MLAAttentionSpec(4, 0, "torch.uint8", 1, "fp8_ds_mla")
-        self.assertEqual(self.types("fp8", latents), "fp8_ds_mla")
+        self.assertEqual(self.types("fp8", latents), "fp8_ds_mla in group 0")
         with mock.patch.object(vllm_names.platform, "is_fp8_fnuz", lambda: True):
-            self.assertEqual(self.types("fp8", fp8), "fp8_e4m3fnuz")
-            self.assertEqual(self.types("int8_per_token_head", fp8), "int8_per_token_head")
+            self.assertEqual(self.types("fp8", fp8), "fp8_e4m3fnuz in group 0")
+            int8 = self.types("int8_per_token_head", fp8)
+            self.assertEqual(int8, "int8_per_token_head in group 0")
+
+    def test_layers_and_parts_of_a_state_have_a_type_each(self):
+        one, other = "torch.bfloat16", "torch.float16"
+        orders = {
+            self.types("auto", FullAttentionSpec(4, dtype=dtype), MambaSpec(4, dtypes=parts))
+            for dtype in (one, other)
+            for parts in ((one, other), (other, one), (one, one), (other, other))
+        }
+        self.assertEqual(len(orders), 8)
 
     def test_no_block_in_front_of_a_window_is_shown(self):
         progress = Progress(self.groups[WINDOWS], Step(7, HERE, True, TOTAL, TOTAL))

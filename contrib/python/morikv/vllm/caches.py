@@ -119,14 +119,19 @@ def fingerprint(groups: Iterable[Group]) -> int:
 
 
 def data_types(config: Any, cache_dtype: str) -> str:
-    """Types of the numbers in the groups of a KVCacheConfig that are moved.
+    """Types of the numbers in each group of a KVCacheConfig that is moved; of a state, in the
+    order of its parts.
 
     :param cache_dtype: vLLM's resolved setting. Layers with a format of bytes have it, and their
         specifications do not name it.
     """
-    groups = [group for group in config.kv_cache_groups if group.enable_kv_transfer]
-    specs = [spec for group in groups for spec in _layers_of(group).values()]
-    return ", ".join(sorted({name for spec in specs for name in _types_of(spec, cache_dtype)}))
+    found = {
+        (component, "+".join(_types_of(spec, cache_dtype)))
+        for component, group in enumerate(config.kv_cache_groups)
+        if group.enable_kv_transfer
+        for spec in _layers_of(group).values()
+    }
+    return ", ".join(f"{types} in group {component}" for component, types in sorted(found))
 
 
 def _types_of(spec: Any, cache_dtype: str) -> list[str]:

@@ -356,8 +356,9 @@ class Worker:
                     raise
                 text = (
                     f"{error}. Here it stands for {self._data_types}; expected the same there: "
-                    "start both engines with equal --dtype, --kv-cache-dtype and "
-                    "--mamba-cache-dtype, without fp8 if their GPUs have other formats of it"
+                    "start both engines with equal --dtype, --kv-cache-dtype, "
+                    "--mamba-cache-dtype and --mamba-ssm-cache-dtype, without fp8 if their "
+                    "GPUs have other formats of it"
                 )
                 raise errors.error(error.status, text) from None
         return self._maps[peer, role]
