@@ -505,6 +505,14 @@ class Schedulers(unittest.TestCase):
             int8 = self.types("int8_per_token_head", fp8)
             self.assertEqual(int8, "int8_per_token_head in group 0")
 
+    def test_bytes_of_an_indexer_have_the_fp8_of_their_gpu(self):
+        for dtype in ("torch.uint8", "torch.float8_e4m3fn", "torch.float16"):
+            cache = MLAAttentionSpec(4, dtype=dtype)
+            here = self.types("auto", cache)
+            with mock.patch.object(vllm_names.platform, "is_fp8_fnuz", lambda: True):
+                there = self.types("auto", cache)
+            self.assertEqual(here == there, dtype == "torch.float16")
+
     def test_layers_and_parts_of_a_state_have_a_type_each(self):
         one, other = "torch.bfloat16", "torch.float16"
         orders = {

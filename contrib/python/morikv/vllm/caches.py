@@ -126,7 +126,7 @@ def data_types(config: Any, cache_dtype: str) -> str:
         specifications do not name it.
     """
     found = {
-        (component, "+".join(_types_of(spec, cache_dtype)))
+        (component, "+".join(map(_with_format, _types_of(spec, cache_dtype))))
         for component, group in enumerate(config.kv_cache_groups)
         if group.enable_kv_transfer
         for spec in _layers_of(group).values()
@@ -142,7 +142,13 @@ def _types_of(spec: Any, cache_dtype: str) -> list[str]:
     name = getattr(spec, "cache_dtype_str", None) or cache_dtype
     if name in ("auto", "fp8"):  # a checkpoint's FP8, and vLLM's short name
         name = "fp8_e4m3"
-    return [f"{name}fnuz" if name[:3] == "fp8" and current_platform.is_fp8_fnuz() else name]
+    return [name]
+
+
+def _with_format(name: str) -> str:
+    """vLLM also has FP8 in caches of plain bytes, such as an indexer's."""
+    is_fp8 = name.startswith(("fp8", "torch.float8", "torch.uint8"))
+    return f"{name}fnuz" if is_fp8 and current_platform.is_fp8_fnuz() else name
 
 
 def _layers_of(group: Any) -> dict[str, Any]:
