@@ -519,6 +519,36 @@ class Inside(unittest.TestCase):
         self.assertEqual(runs.Code(), StatusCode.SUCCESS, runs)
         self.assertNotIn(self.descs[1].id, self.engine._regions)
 
+    def test_nothing_is_taken_back_from_a_closed_engine(self):
+        """Neither a call that waits during the close nor a later one waits for a transfer."""
+        hub = self.engine._get_hub()
+        hub._options = {**hub._options, "PROGRESS_THREADS": "0"}
+        session = self.engine.create_session(*self.descs)
+        mirror, region = hub._mirror[1]._context, self.engine._regions[self.descs[1].id]
+
+        def step():
+            with contextlib.suppress(morikv.errors.InvalidError):  # closed at the end
+                mirror.progress()
+
+        def take_back():
+            with self.assertRaises(morikv.errors.InvalidError):
+                hub.deregister(region, None)
+            ended.append(True)
+
+        opens, ended = session.write(0, 0, SIZE, 1), []
+        wait_for(lambda: not opens.InProgress() and not hub._running, step)
+        session.read(0, 0, SIZE, 2)
+        self.assertTrue(hub._running)
+        thread = threading.Thread(target=take_back, daemon=True)
+        thread.start()
+        wait_for(lambda: hub.changed._waiters)
+        close(self.engine, lambda: hub._is_closed and step())  # it runs until then
+        wait_for(lambda: not thread.is_alive())
+        with mock.patch.object(hub.changed, "wait", side_effect=AssertionError) as waits:
+            take_back()
+        waits.assert_not_called()
+        self.assertEqual(ended, [True, True])
+
 
 def at_exit():
     """The interpreter ends while the engine's thread closes it."""

@@ -518,6 +518,8 @@ class Hub:
                 for status in self._running.values():
                     status._rest(is_quiet=is_quiet)
                     status.Update(StatusCode.ERR_BAD_STATE, "the engine was closed")
+                self._running.clear()
+                self.changed.notify_all()
 
     def _close_contexts(self) -> bool:
         """:return: whether memory is not accessed any more."""
