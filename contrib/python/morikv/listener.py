@@ -50,9 +50,10 @@ class Listener:
         """Wait for the end of the thread."""
         self._thread.join()
 
-    def close(self) -> bool:
+    def close(self, then: Callable[[], None]) -> bool:
         """End the thread and wait for it, unless this is it. Nothing else after that.
 
+        :param then: is called after that, also when an interrupt ends the wait.
         :return: whether this call did; False: an earlier one has, or this is a forked child,
             which has no such thread, and locks that stay held.
         """
@@ -62,9 +63,12 @@ class Listener:
             if self._is_closing:
                 return False
             self._is_closing = True
-        self.wake()
-        if threading.current_thread() is not self._thread:
-            self.join()
+        try:
+            self.wake()
+            if threading.current_thread() is not self._thread:
+                self.join()
+        finally:
+            then()
         return True
 
     def _sleep(self, poller: select.poll, timeout_ms: float | None) -> None:

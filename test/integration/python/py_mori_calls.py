@@ -269,6 +269,29 @@ class Closed(WithSlow):
         self.assertEqual(self.running.Code(), StatusCode.ERR_BAD_STATE)
         self.assertFalse(self.running.Quiet())
 
+    def interrupt(self, thing, name):
+        """Interrupt the close in the first call of this method by this thread."""
+        context, thread, call = self.engine.context, threading.current_thread(), getattr(thing, name)
+        self.addCleanup(close, context, self.slow.step)
+
+        def interrupted():
+            if threading.current_thread() is thread:
+                raise KeyboardInterrupt
+            call()
+
+        with mock.patch.object(context, "close") as closes:
+            with mock.patch.object(thing, name, interrupted):
+                with self.assertRaises(KeyboardInterrupt):
+                    self.engine.close()
+        closes.assert_called_once_with()
+        self.assertEqual(self.running.Code(), StatusCode.ERR_BAD_STATE)
+
+    def test_an_interrupted_wait_for_the_thread_closes_the_engine(self):
+        self.interrupt(self.engine._get_hub()._listener, "join")
+
+    def test_an_interrupted_wait_for_the_lock_closes_the_engine(self):
+        self.interrupt(self.engine._get_hub().changed, "notify_all")
+
 
 class Collected(WithSlow):
     """An engine in a cycle that the collector finds inside of a call of the package."""

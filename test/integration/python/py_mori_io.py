@@ -666,8 +666,10 @@ class Alone(unittest.TestCase):
         listener.start()
         wake = listener.wake
         listener.wake = lambda: (listener._thread.join(LIMIT_MS / 1000), wake())
-        self.assertTrue(listener.close())  # the thread may handle it first
-        self.assertFalse(listener.close())
+        then = mock.Mock()
+        self.assertTrue(listener.close(then))  # the thread may handle it first
+        self.assertFalse(listener.close(then))
+        then.assert_called_once_with()
 
     def test_the_folder_for_pythonpath_has_the_names(self):
         run = [sys.executable, "-m", "morikv", "names"]

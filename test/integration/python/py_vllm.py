@@ -183,6 +183,13 @@ class TwoWorkers(unittest.TestCase):
         self.p.worker.begin(Orders(ended={"p": False}))
         self.p.results(SENT, "p")
 
+    def test_an_interrupted_close_closes_the_context(self):
+        worker = self.d.worker
+        with mock.patch.object(worker._listener, "join", side_effect=KeyboardInterrupt):
+            with self.assertRaises(KeyboardInterrupt):
+                worker.close()
+        self.assertFalse(worker._context.is_open)
+
     def test_an_abort_needs_no_connection(self):
         with mock.patch.object(self.d.worker, "_open"):
             self.load([11, 2], PULL)

@@ -503,14 +503,16 @@ class Hub:
             self._close()
 
     def _close(self) -> None:
-        if not self._listener.close():
-            return
-        with self.lock:
-            self._is_closed = True
-            self.changed.notify_all()
-        is_quiet = False
+        self._listener.close(self._end)
+
+    def _end(self) -> None:
+        self._is_closed, is_quiet = True, False
         try:
-            is_quiet = self._close_contexts()
+            try:
+                with self.lock:  # another thread may be opening the second context
+                    self.changed.notify_all()
+            finally:
+                is_quiet = self._close_contexts()
         finally:  # the process may catch an interrupt
             with self.lock:  # a post of another thread may have begun before
                 for link in self._every_link():

@@ -552,8 +552,9 @@ class Worker:
     def close(self) -> None:
         """Harmless if it is closed. Waits for accesses by peers, DRAIN_TIMEOUT at most."""
         atexit.unregister(self.close)
-        if not self._listener.close():
-            return
+        self._listener.close(self._close_context)
+
+    def _close_context(self) -> None:
         try:
             self._context.close()
         except errors.MorikvError as error:
