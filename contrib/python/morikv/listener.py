@@ -80,7 +80,7 @@ class Listener:
         poller = select.poll()
         poller.register(self._context.fileno(), select.POLLIN)
         poller.register(self._fd, select.POLLIN)
-        while not self._is_closing and self._context.is_open:
+        while not self._is_closing:
             try:
                 timeout_ms = self._each_round()
                 if timeout_ms != 0:
@@ -88,6 +88,10 @@ class Listener:
             except Exception:  # the thread must not end before its owner
                 if self._context.is_open:
                     logger.exception("an event could not be handled")
+                else:  # by the application: only wake() has work
+                    poller = select.poll()
+                    poller.register(self._fd, select.POLLIN)
+                    self._sleep(poller, None)
         with self._lock:
             self._has_ended = True
             os.close(self._fd)

@@ -323,7 +323,7 @@ class Collected(WithSlow):
     def check_closed(self):
         self.close()
         self.assertFalse(self.hub.context.is_open)
-        self.assertNotEqual(self.running.Wait(), StatusCode.IN_PROGRESS)
+        self.assertNotEqual(self.running.Code(), StatusCode.IN_PROGRESS)
 
     def test_it_is_closed_from_its_own_thread(self):
         takes = self.collects(morikv.Event, self.hub._listener._thread)
@@ -333,6 +333,14 @@ class Collected(WithSlow):
     def test_it_is_closed_when_a_status_is_read(self):
         queries = self.collects(lib.mkv_op_status, threading.current_thread())
         with mock.patch.object(morikv.operation, "lib", Library(mkv_op_status=queries)):
+            self.running.Code()
+        self.check_closed()
+
+    def test_it_is_closed_after_its_context(self):
+        with self.hub.lock:  # the engine's thread takes no event of the end
+            close(self.hub.context, self.slow.step)
+        refuses = self.collects(morikv.errors.InvalidError, threading.current_thread())
+        with mock.patch.object(morikv._handle, "InvalidError", refuses):
             self.running.Code()
         self.check_closed()
 
