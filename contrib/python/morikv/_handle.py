@@ -16,7 +16,6 @@ poll frees. One lock of a context is held while they are read, and while an obje
 
 from __future__ import annotations
 
-import itertools
 import sys
 import threading
 import time
@@ -33,6 +32,8 @@ from .errors import BusyError, InvalidError, check
 
 #: Time between checks of calls that a close waits for, in seconds.
 _PAUSE_S = 0.0001
+#: Waits for another thread, which hold no lock of this package while they sleep.
+_WAITS = (threading.Event.wait.__code__, threading.Condition.wait_for.__code__)
 
 _Thing = TypeVar("_Thing")
 
@@ -42,13 +43,20 @@ def _wait(calls: deque[None]) -> None:
         time.sleep(_PAUSE_S)
 
 
-def is_interrupting() -> bool:
+def is_interrupting(except_waits: bool = False) -> bool:
     """Whether the caller interrupts this package in the same thread, as a destructor does that
-    the collector runs: there locks may be held, and calls in progress."""
-    stack = traceback.walk_stack(sys._getframe(1))
-    names = (frame.f_globals.get("__name__", "") for frame, _line in stack)
-    inside = (name.startswith(f"{__package__}.") for name in names)
-    return any(itertools.dropwhile(bool, inside))
+    the collector runs: there locks may be held, and calls in progress.
+
+    :param except_waits: a wait for another thread is no such call. A signal ends its sleep, so
+        the handler runs there; the collector runs where the wait still holds a lock.
+    """
+    is_outside, called = False, None
+    for frame, _line in traceback.walk_stack(sys._getframe(1)):
+        is_inside = frame.f_globals.get("__name__", "").startswith(f"{__package__}.")
+        if is_inside and is_outside:
+            return not (except_waits and called in _WAITS)
+        is_outside, called = is_outside or not is_inside, frame.f_code
+    return False
 
 
 class Living(Generic[_Thing]):

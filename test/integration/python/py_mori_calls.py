@@ -13,6 +13,7 @@ import contextlib
 import dataclasses
 import gc
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -269,6 +270,41 @@ class Closed(WithSlow):
         self.assertEqual(self.running.Code(), StatusCode.ERR_BAD_STATE)
         self.assertFalse(self.running.Quiet())
 
+    def test_a_handler_closes_it_while_a_call_waits(self):
+        main, context, closed = threading.current_thread(), self.engine.context, []
+        ended, returns = threading.Event(), threading.Event()
+
+        def handler(*_arguments):
+            self.engine.close()
+            closed.append(not context.is_open)
+
+        def interrupt():
+            wait_for(lambda: ended._cond._waiters)
+            with ended._cond:  # the call sleeps
+                signal.pthread_kill(main.ident, signal.SIGUSR1)
+            wait_for(returns.is_set, self.slow.step)
+
+        self.running._ended = ended
+        self.addCleanup(signal.signal, signal.SIGUSR1, signal.signal(signal.SIGUSR1, handler))
+        thread = threading.Thread(target=interrupt)
+        thread.start()
+        self.running.Wait()
+        returns.set()
+        thread.join()
+        self.assertEqual(closed, [True])
+
+    def test_a_handler_inside_of_a_call_has_it_closed_by_its_thread(self):
+        thread = self.engine._get_hub()._listener._thread
+
+        def interrupted(*arguments):
+            self.engine.close()
+            return lib.mkv_op_status(*arguments)
+
+        with mock.patch.object(morikv.operation, "lib", Library(mkv_op_status=interrupted)):
+            self.running.Code()
+        wait_for(lambda: not thread.is_alive(), self.slow.step)
+        self.assertNotEqual(self.running.Code(), StatusCode.IN_PROGRESS)
+
     def interrupt(self, thing, name):
         """Interrupt the close in the first call of this method by this thread."""
         context, thread, call = self.engine.context, threading.current_thread(), getattr(thing, name)
@@ -334,6 +370,16 @@ class Collected(WithSlow):
         queries = self.collects(lib.mkv_op_status, threading.current_thread())
         with mock.patch.object(morikv.operation, "lib", Library(mkv_op_status=queries)):
             self.running.Code()
+        self.check_closed()
+
+    def test_it_is_closed_when_a_wait_begins(self):
+        """The wait's own lock is held then."""
+        ended = self.running._ended = threading.Event()
+        ended._cond.wait = self.collects(ended._cond.wait, threading.current_thread())
+        thread = threading.Thread(target=self.close)
+        thread.start()
+        self.running.Wait()
+        thread.join()
         self.check_closed()
 
     def test_it_is_closed_after_its_context(self):

@@ -197,7 +197,7 @@ class IOEngine:
             config for config in configs if isinstance(config, _config.RdmaBackendConfig)
         )
         hub = Hub(self.key, self._instance, options, variables, note)
-        weakref.finalize(self, hub.close)
+        weakref.finalize(self, hub.close, is_collected=True)
         return hub
 
     @property
@@ -455,6 +455,10 @@ class IOEngine:
 
     def close(self) -> None:
         """End transfers, disconnect, deregister. Runs also when the engine is not
-        referenced any more."""
+        referenced any more.
+
+        In a signal's handler: another call of the engine that it interrupts, except a wait, must
+        return before the engine's thread can close it; this call does not wait for that.
+        """
         if self._hub is not None:
             self._hub.close()

@@ -490,12 +490,16 @@ class Hub:
             self.context.progress()  # frees queued objects; moves nothing, or little
             return (_RETRY_MS if is_waiting else None) if self.context.arm() else 0
 
-    def close(self) -> None:
+    def close(self, is_collected: bool = False) -> None:
         """End running transfers. Statuses that have not ended fail.
 
-        An engine that the collector finds inside of a call is closed later, by its thread.
+        Inside of another call it is closed later, by its thread. A signal's handler also closes it
+        at once inside of a wait.
+
+        :param is_collected: the collector may have found the engine.
         """
-        if self.lock.home.is_here and not self._is_closed and is_interrupting():
+        is_inside = is_interrupting(except_waits=not is_collected)
+        if self.lock.home.is_here and not self._is_closed and is_inside:
             self._is_left = True
             atexit.register(self._listener.join)
             self._listener.wake()
