@@ -372,6 +372,27 @@ class Collected(WithSlow):
             self.running.Code()
         self.check_closed()
 
+    def test_a_later_close_waits_for_its_thread(self):
+        begins, may_end, ends = threading.Event(), threading.Event(), threading.Event()
+        self.addCleanup(may_end.set)
+        join = self.hub._listener.join
+
+        def close_context(pointer):
+            begins.set()
+            may_end.wait()
+            status = lib.mkv_close(pointer)
+            ends.set()
+            return status
+
+        with mock.patch.object(morikv.context, "lib", Library(mkv_close=close_context)):
+            queries = self.collects(lib.mkv_op_status, threading.current_thread())
+            with mock.patch.object(morikv.operation, "lib", Library(mkv_op_status=queries)):
+                self.running.Code()
+            begins.wait()
+            with mock.patch.object(self.hub._listener, "join", lambda: (may_end.set(), join())):
+                close(self.hub, self.slow.step)
+            self.assertTrue(ends.is_set())
+
     def test_it_is_closed_when_a_wait_begins(self):
         """The wait's own lock is held then."""
         ended = self.running._ended = threading.Event()

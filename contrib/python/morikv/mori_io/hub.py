@@ -505,6 +505,8 @@ class Hub:
             self._listener.wake()
         else:
             self._close()
+            if self._is_left and not is_inside:
+                self._listener.join()
 
     def _close(self) -> None:
         self._listener.close(self._end)
