@@ -185,7 +185,7 @@ typedef struct muct_xgmi_queue {
     pthread_mutex_t lock; /**< Guards the list of started batches and what they use */
     pthread_t thread;     /**< The first thread that used the queue */
     struct muct_xgmi_queue *next; /**< Link of the queues of the process */
-    unsigned num_polls; /**< Polls since the runtime was queried for the head */
+    unsigned num_polls;      /**< Polls since the runtime was queried for the head */
     bool is_notifying;       /**< The runtime calls back at the head's end, or has */
     unsigned num_waits;      /**< Polls that found the head not over */
     uint64_t waits_since_ns; /**< Time from which late_ms counts for the head; 0: not
