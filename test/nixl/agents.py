@@ -342,6 +342,13 @@ def case_regions(options):
     return f"{count} allocations"
 
 
+def try_post(pair, lists, count, text):
+    try:
+        return pair.post("WRITE", lists, count, text)
+    except Exception as error:  # NIXL's, one class for each status
+        return None, type(error).__name__
+
+
 def post_many(pair, number):
     """As many lists as a peer's end may meet; :return: the result of each."""
     count = 2048
@@ -353,10 +360,7 @@ def post_many(pair, number):
     for i in range(number):
         if i == number // 2:
             yield None
-        try:
-            posted.append(pair.post("WRITE", lists, count, f"many {i}"))
-        except Exception as error:  # NIXL's, one class for each status
-            posted.append((None, type(error).__name__))
+        posted.append(try_post(pair, lists, count, f"many {i}"))
     yield lists, posted
 
 
@@ -405,6 +409,10 @@ def case_kill(options):
     pair.process.wait()
     lists, posted = next(posts)
     states = [end_of(pair, *post) for post in posted]
+    while set(states) == {"DONE"} and len(states) < 1000:  # its end was not noticed yet
+        time.sleep(0.1)
+        posted.append(try_post(pair, lists, 2048, "more"))
+        states.append(end_of(pair, *posted[-1]))
     expect(
         set(states) <= {"DONE", "nixlRemoteDisconnectError"}
         and "nixlRemoteDisconnectError" in states,
