@@ -267,12 +267,13 @@ static mkv_status_t mkv_region_add_locked(mkv_ctx_t *ctx, const mkv_region_t *in
     return MKV_OK;
 }
 
-static mkv_status_t mkv_region_add_held(mkv_ctx_t *ctx, const mkv_region_t *region,
-                                        mkv_region_id_t *id_p)
+mkv_status_t mkv_region_add(mkv_ctx_t *ctx, const mkv_region_t *region,
+                            mkv_region_id_t *id_p)
 {
     mkv_region_t info;
     mkv_status_t status;
 
+    MKV_HOLD(ctx, "region_add", return MKV_ERR_INVALID);
     status = mkv_struct_read(&ctx->log, &mkv_struct_region, region, &info);
     if (status == MKV_OK) {
         status = mkv_region_take_bytes(ctx, &info);
@@ -290,13 +291,6 @@ static mkv_status_t mkv_region_add_held(mkv_ctx_t *ctx, const mkv_region_t *regi
     mkv_leave(ctx);
     pthread_mutex_unlock(&ctx->mem_lock);
     return status;
-}
-
-mkv_status_t mkv_region_add(mkv_ctx_t *ctx, const mkv_region_t *region,
-                            mkv_region_id_t *id_p)
-{
-    MKV_HOLD(ctx, "region_add", return MKV_ERR_INVALID);
-    return mkv_region_add_held(ctx, region, id_p);
 }
 
 /* ---- Committing ------------------------------------------------------------------ */

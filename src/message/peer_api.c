@@ -259,9 +259,8 @@ static mkv_status_t mkv_map_send_keys(mkv_peer_t *peer, mkv_map_t *map)
     return status;
 }
 
-static mkv_status_t mkv_map_create_held(mkv_peer_t *peer,
-                                        const mkv_map_params_t *params,
-                                        mkv_map_t **map_p)
+mkv_status_t mkv_map_create(mkv_peer_t *peer, const mkv_map_params_t *params,
+                            mkv_map_t **map_p)
 {
     static const uint32_t known = MKV_MAP_INTERSECT | MKV_MAP_ANY_RANK | MKV_MAP_SRC |
                                   MKV_MAP_DST | MKV_MAP_TOKENS;
@@ -271,6 +270,7 @@ static mkv_status_t mkv_map_create_held(mkv_peer_t *peer,
     mkv_map_t *map;
     unsigned i;
 
+    MKV_HOLD(ctx, "map_create", return MKV_ERR_INVALID);
     if (params != NULL) {
         status = mkv_struct_read(&ctx->log, &mkv_struct_map_params, params, &mine);
     }
@@ -304,13 +304,6 @@ static mkv_status_t mkv_map_create_held(mkv_peer_t *peer,
     mkv_peer_put(peer);
     mkv_leave(ctx);
     return status;
-}
-
-mkv_status_t mkv_map_create(mkv_peer_t *peer, const mkv_map_params_t *params,
-                            mkv_map_t **map_p)
-{
-    MKV_HOLD(peer->ctx, "map_create", return MKV_ERR_INVALID);
-    return mkv_map_create_held(peer, params, map_p);
 }
 
 static mkv_status_t mkv_map_end(mkv_map_t *map)

@@ -319,13 +319,13 @@ mkv_status_t mkv_plan_make(mkv_map_t *map, const mkv_units_t *units, size_t num_
     return MKV_OK;
 }
 
-static mkv_status_t mkv_plan_create_held(mkv_map_t *map, const mkv_units_t *units,
-                                         size_t num_units, uint32_t flags,
-                                         mkv_plan_t **plan_p)
+mkv_status_t mkv_plan_create(mkv_map_t *map, const mkv_units_t *units, size_t num_units,
+                             uint32_t flags, mkv_plan_t **plan_p)
 {
     static const uint32_t known = MKV_PLAN_KEEP_ORDER | MKV_PLAN_UNCHECKED;
     mkv_status_t status;
 
+    MKV_HOLD(map->ctx, "plan_create", return MKV_ERR_INVALID);
     if (flags & ~known) {
         return mkv_error(&map->ctx->log, MKV_ERR_UNSUPPORTED,
                          "plan_create: flags 0x%x, libmorikv %s supports 0x%x", flags,
@@ -338,13 +338,6 @@ static mkv_status_t mkv_plan_create_held(mkv_map_t *map, const mkv_units_t *unit
         mkv_leave(map->ctx);
     }
     return status;
-}
-
-mkv_status_t mkv_plan_create(mkv_map_t *map, const mkv_units_t *units, size_t num_units,
-                             uint32_t flags, mkv_plan_t **plan_p)
-{
-    MKV_HOLD(map->ctx, "plan_create", return MKV_ERR_INVALID);
-    return mkv_plan_create_held(map, units, num_units, flags, plan_p);
 }
 
 mkv_status_t mkv_plan_query(const mkv_plan_t *plan, mkv_plan_attr_t *attr)

@@ -212,14 +212,15 @@ static mkv_status_t mkv_plan_add_bytes(mkv_map_t *map, mkv_byte_list_t *lists,
     return MKV_OK;
 }
 
-static mkv_status_t mkv_plan_create_bytes_held(mkv_map_t *map, const mkv_bytes_t *bytes,
-                                               size_t num_bytes, uint32_t flags,
-                                               mkv_plan_t **plan_p)
+mkv_status_t mkv_plan_create_bytes(mkv_map_t *map, const mkv_bytes_t *bytes,
+                                   size_t num_bytes, uint32_t flags,
+                                   mkv_plan_t **plan_p)
 {
     mkv_byte_list_t *lists;
     mkv_status_t status = MKV_OK;
     uint32_t i;
 
+    MKV_HOLD(map->ctx, "plan_create_bytes", return MKV_ERR_INVALID);
     if (flags & ~(uint32_t)MKV_PLAN_UNCHECKED) {
         return mkv_error(&map->ctx->log, MKV_ERR_UNSUPPORTED,
                          "plan_create_bytes: flags 0x%x, libmorikv %s supports 0x%x",
@@ -244,12 +245,4 @@ static mkv_status_t mkv_plan_create_bytes_held(mkv_map_t *map, const mkv_bytes_t
     }
     free(lists);
     return status;
-}
-
-mkv_status_t mkv_plan_create_bytes(mkv_map_t *map, const mkv_bytes_t *bytes,
-                                   size_t num_bytes, uint32_t flags,
-                                   mkv_plan_t **plan_p)
-{
-    MKV_HOLD(map->ctx, "plan_create_bytes", return MKV_ERR_INVALID);
-    return mkv_plan_create_bytes_held(map, bytes, num_bytes, flags, plan_p);
 }
