@@ -588,8 +588,11 @@ class Inside(unittest.TestCase):
         gc.collect()
         self.assertIsNotNone(kept())
 
-    def test_memory_of_the_other_side_is_taken_back_after_the_transfer(self):
-        """The engine's second context makes progress only in the steps of this test."""
+    def stepped(self):
+        """Let the engine's second context make progress only in steps.
+
+        :return: the hub, a session, the region on the other side, and a function for one step.
+        """
         hub = self.engine._get_hub()
         hub._options = {**hub._options, "PROGRESS_THREADS": "0"}
         session = self.engine.create_session(*self.descs)
@@ -598,6 +601,11 @@ class Inside(unittest.TestCase):
         def step():
             with contextlib.suppress(morikv.errors.InvalidError):  # closed at the end
                 mirror.progress()
+
+        return hub, session, region, step
+
+    def test_memory_of_the_other_side_is_taken_back_after_the_transfer(self):
+        hub, session, region, step = self.stepped()
 
         def take_back(status):
             with self.assertRaisesRegex(morikv.errors.BusyError, "inside"):
@@ -619,14 +627,7 @@ class Inside(unittest.TestCase):
 
     def test_nothing_is_taken_back_from_a_closed_engine(self):
         """Neither a call that waits during the close nor a later one waits for a transfer."""
-        hub = self.engine._get_hub()
-        hub._options = {**hub._options, "PROGRESS_THREADS": "0"}
-        session = self.engine.create_session(*self.descs)
-        mirror, region = hub._mirror[1]._context, self.engine._regions[self.descs[1].id]
-
-        def step():
-            with contextlib.suppress(morikv.errors.InvalidError):  # closed at the end
-                mirror.progress()
+        hub, session, region, step = self.stepped()
 
         def take_back():
             with self.assertRaises(morikv.errors.InvalidError):
