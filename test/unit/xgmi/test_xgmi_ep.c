@@ -343,7 +343,7 @@ static void flush_ep(uct_completion_t *comp)
     first->flushed = uct_ep_flush(eps[0], 0, &first->flush.uct);
 }
 
-/* The operations belong to one batch, whose end calls them one after the other. */
+/* Both operations belong to one batch. Its end completes them one after the other. */
 START_TEST(endpoint_destroyed_by_its_first_operation_cancels_the_second)
 {
     comp_t first, second;

@@ -180,7 +180,8 @@ typedef struct muct_xgmi_queue {
     muct_xgmi_batch_t *free;    /**< Batches neither open nor started */
     muct_xgmi_batch_t *head;    /**< Started, oldest first */
     muct_xgmi_batch_t **tail;
-    muct_xgmi_batch_t *ending; /**< Batches whose operations are being called */
+    muct_xgmi_batch_t *ending; /**< Finished batches that complete their operations now,
+                                  the innermost first */
     unsigned num_started;
     pthread_mutex_t lock; /**< Guards the list of started batches and what they use */
     pthread_t thread;     /**< The first thread that used the queue */

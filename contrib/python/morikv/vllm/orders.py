@@ -57,7 +57,8 @@ class Load:
 @dataclass
 class Orders(KVConnectorMetadata):
     preempted: list[str] = field(default_factory=list)
-    """Requests whose blocks this step gives to others; each may be computed again."""
+    """Preempted requests. This step gives their blocks to other requests, and vLLM may compute
+    them again."""
     steps: dict[str, Step] = field(default_factory=dict)
     loads: dict[str, Load] = field(default_factory=dict)
     ended: dict[str, bool] = field(default_factory=dict)
