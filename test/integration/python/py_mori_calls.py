@@ -396,9 +396,14 @@ class Collected(WithSlow):
     def test_it_is_closed_when_a_wait_begins(self):
         """The wait's own lock is held then."""
         ended = self.running._ended = threading.Event()
-        ended._cond.wait = self.collects(ended._cond.wait, threading.current_thread())
+        waits = self.collects(ended._cond.wait, threading.current_thread())
         thread = threading.Thread(target=self.close)
-        thread.start()
+
+        def wait(*arguments):
+            thread.start()  # the peer makes no progress before it
+            return waits(*arguments)
+
+        ended._cond.wait = wait
         self.running.Wait()
         thread.join()
         self.check_closed()
