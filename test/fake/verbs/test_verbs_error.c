@@ -198,7 +198,7 @@ END_TEST
 
 START_TEST(without_a_receive_patience_ends)
 {
-    verbs_pair_connect(side, &verbs_hasty);
+    verbs_pair_connect(side, &verbs_unready);
     post_three(0, 0, IBV_WR_SEND, side[0].mr->lkey);
     expect_failure(IBV_WC_RNR_RETRY_EXC_ERR);
     verbs_pair_close(side);

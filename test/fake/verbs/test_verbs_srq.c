@@ -145,7 +145,7 @@ END_TEST
 
 START_TEST(empty_queue_ends_a_sender_without_patience)
 {
-    verbs_pair_connect(side, &verbs_hasty);
+    verbs_pair_connect(side, &verbs_unready);
     send(side[0].qp, 1);
     verbs_expect(side[0].send_cq, 1, IBV_WC_RNR_RETRY_EXC_ERR);
     verbs_pair_close(side);

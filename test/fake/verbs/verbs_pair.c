@@ -10,15 +10,19 @@
 #include <string.h>
 #include <time.h>
 
-#define PSN 0x123456
-
 #define ALL_ACCESS                                                                     \
     (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ)
 
+/* 1 s a try: a processor of a virtual machine may stand still for part of it. */
 const verbs_path_t verbs_patient = {
-    .timeout = 14, .retry_cnt = 7, .rnr_retry = 7, .access = ALL_ACCESS};
+    .timeout = 18, .retry_cnt = 7, .rnr_retry = 7, .access = ALL_ACCESS};
+const verbs_path_t verbs_unready = {
+    .timeout = 18, .retry_cnt = 7, .rnr_retry = 1, .access = ALL_ACCESS};
 const verbs_path_t verbs_hasty = {
     .timeout = 8, .retry_cnt = 2, .rnr_retry = 1, .access = ALL_ACCESS};
+
+/* Of the connections to come: packets of an earlier one may still be on their way. */
+static uint32_t pair_psn = 0x123456;
 
 bool verbs_pair_shared = false;
 
@@ -162,7 +166,7 @@ void verbs_qp_to_rtr(struct ibv_qp *qp, const verbs_side_t *peer,
         .qp_state = IBV_QPS_RTR,
         .path_mtu = IBV_MTU_1024,
         .dest_qp_num = peer_qp->qp_num,
-        .rq_psn = PSN,
+        .rq_psn = pair_psn,
         .max_dest_rd_atomic = 1,
         .min_rnr_timer = 1,
         .ah_attr = {.port_num = 1,
@@ -188,7 +192,7 @@ void verbs_qp_to_rts(struct ibv_qp *qp, const verbs_path_t *path)
         .timeout = path->timeout,
         .retry_cnt = path->retry_cnt,
         .rnr_retry = path->rnr_retry,
-        .sq_psn = PSN,
+        .sq_psn = pair_psn,
         .max_rd_atomic = 1,
     };
 
@@ -240,6 +244,7 @@ void verbs_pair_reconnect(verbs_side_t side[2], const verbs_path_t *path)
 {
     ck_assert_int_eq(verbs_qp_to(side[0].qp, IBV_QPS_RESET), 0);
     ck_assert_int_eq(verbs_qp_to(side[1].qp, IBV_QPS_RESET), 0);
+    pair_psn += 0x10000;
     connect_both(side, path);
 }
 

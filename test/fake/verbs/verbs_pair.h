@@ -43,6 +43,7 @@ typedef struct {
 } verbs_path_t;
 
 extern const verbs_path_t verbs_patient; /**< waits for receives for ever */
+extern const verbs_path_t verbs_unready; /**< gives up soon without a receive */
 extern const verbs_path_t verbs_hasty;   /**< gives up within milliseconds */
 
 /** Queue pairs opened from now on have the receives of their side's shared queue of
