@@ -466,6 +466,23 @@ START_TEST(put_behind_a_fence_fails_the_endpoint)
 }
 END_TEST
 
+/* Those before the failed one have ended, although no completion reports them. */
+START_TEST(progress_on_each_connection_allows_any_number_of_them)
+{
+    unsigned i;
+
+    setenv("UCX_MORI_RDMA_RECOVERY", "2", 1);
+    start();
+    for (i = 0; i < 6; i++) {
+        fake_verbs_fail_wr(FAKE_VERBS_ANY_QP, 3 * (i + 1), IBV_WC_RETRY_EXC_ERR);
+    }
+    put_all(conn.ep[0]);
+    expect_all_well();
+    ck_assert_uint_eq(fake_verbs_faults_unmet(), 0);
+    finish();
+}
+END_TEST
+
 /* Loop index 1: earlier successful operations make no difference. */
 /* RC-02 */
 START_TEST(what_never_gets_through_fails_after_some_tries)
@@ -775,6 +792,7 @@ static Suite *recover_suite(void)
     tcase_add_test(tcase, write_before_a_message_that_arrived_is_not_repeated);
     tcase_add_test(tcase, atomic_that_may_have_been_done_fails_the_endpoint);
     tcase_add_loop_test(tcase, put_behind_a_fence_fails_the_endpoint, 0, 2);
+    tcase_add_test(tcase, progress_on_each_connection_allows_any_number_of_them);
     tcase_add_loop_test(tcase, what_never_gets_through_fails_after_some_tries, 0, 2);
     tcase_add_test(tcase, refused_key_is_not_tried_again);
     tcase_add_test(tcase, failed_endpoint_notifies_its_idle_peer);

@@ -449,6 +449,12 @@ void muct_rdma_ep_handle_error(muct_rdma_chan_t *chan, const struct ibv_wc *wc)
             is_recv ? "receive" : "send", chan->ibv->qp_num, peer_qps[chan - ep->chans],
             muct_rdma_verbs.wc_status_str(wc->status), wc->vendor_err,
             muct_rdma_wc_hint(wc->status));
+    /* those before the first failed one have succeeded: this connection made progress
+     */
+    if (!is_recv && (wc->status != IBV_WC_WR_FLUSH_ERR) &&
+        ((uint32_t)wc->wr_id != chan->sq.tail)) {
+        ep->recover.tries = 0;
+    }
     if (muct_rdma_wc_may_pass(wc->status) && listener->broke(ep, status)) {
         listener->flushed(chan, wc);
         return;
