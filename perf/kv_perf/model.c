@@ -449,11 +449,12 @@ static void perf_model_show(const perf_model_run_t *model)
 static int perf_model_loop(perf_model_run_t *model)
 {
     while ((model->num_finished < model->side.num_requests) && !perf_is_interrupted) {
-        if (perf_model_admit(model) != 0) {
+        if ((perf_model_admit(model) != 0) && !perf_is_interrupted) {
             return -1;
         }
         perf_session_progress(&model->kv);
-        if (model->is_failed || model->kv.is_failed) {
+        /* the other process may have ended first after SIGINT */
+        if ((model->is_failed || model->kv.is_failed) && !perf_is_interrupted) {
             return -1;
         }
         perf_model_show(model);

@@ -40,10 +40,10 @@ static int perf_agree_with(perf_channel_t *channel, const char *mine, char *othe
 
 /* When both sides of a connection fail, the center prints the error, unless a leaf's
  * notification arrives first. */
-enum { PERF_CENTER_SPEAKS_MS = 500 };
+enum { PERF_CENTER_SPEAKS_MS = 5000 };
 
-/* Whether another process has printed its error. If not, notify all others that this
- * process prints its own. */
+/* Whether another process has printed its error, or the run was interrupted. If not,
+ * notify all others that this process prints its own. */
 static bool perf_is_error_elsewhere(void *arg)
 {
     perf_run_t *run = arg;
@@ -57,8 +57,11 @@ static bool perf_is_error_elsewhere(void *arg)
     for (i = 0; i < run->num_channels; ++i) {
         perf_channel_notify_error(&run->channels[i]);
     }
-    return (run->rank != 0) &&
-           perf_channel_is_error(&run->channels[0], PERF_CENTER_SPEAKS_MS);
+    if ((run->rank != 0) &&
+        perf_channel_is_error(&run->channels[0], PERF_CENTER_SPEAKS_MS)) {
+        return true;
+    }
+    return perf_is_interrupted; /* meanwhile, as the process that ended first */
 }
 
 static int perf_agree(perf_run_t *run)

@@ -21,7 +21,7 @@ die() {
 [ $# -ge 3 ] || die "expected FOLDER PAIRS GPUS [OPTION...]"
 out=$1 pairs=$2 gpus=$3
 shift 3
-perf=$(find . -name mori_kv_perf -type f -perm -1 ! -path '*/.libs/*' | head -n 1)
+perf=$(find . -ignore_readdir_race -name mori_kv_perf -type f -perm -1 ! -path '*/.libs/*' | head -n 1)
 [ -x "$perf" ] || die "there is no mori_kv_perf below $PWD; run make"
 mkdir -p "$out"
 lock=$out/start.lock

@@ -152,12 +152,12 @@ refused "list put DRAM>DRAM: stub protocol (no transport carries it)" "${small[@
 # ---- Both address families, by name and by number.
 pair() { # DECODE'S PLACE PREFILL'S PLACE
     timeout 600 "$perf" "${small[@]}" --role decode --peer "$1" >"$work/out2" 2>&1 &
-    timeout 600 "$perf" "${small[@]}" --role prefill --peer "$2" --timeout 20 >"$work/out" 2>"$work/err" ||
+    timeout 600 "$perf" "${small[@]}" --role prefill --peer "$2" >"$work/out" 2>"$work/err" ||
         fail "decode at $1 was not reached at $2: $(cat "$work/out2")"
     wait $!
 }
 coproc keep { exec test/support/keep_port; } # reserved until this script ends
-read -rt 20 port <&"${keep[0]}" || { echo "FAIL: keep_port printed no port"; exit 1; }
+read -rt 300 port <&"${keep[0]}" || { echo "FAIL: keep_port printed no port"; exit 1; }
 pair ":$port" "127.0.0.1:$port"
 pair "localhost:$port" "localhost:$port"
 if [ -e /proc/net/if_inet6 ] && grep -q '^0*1 ' /proc/net/if_inet6; then
@@ -171,7 +171,7 @@ end=$((SECONDS + 20))
 until grep -q "$(printf ':%04X 0*:0000 0A' "$port")" /proc/net/tcp /proc/net/tcp6 2>/dev/null || [ $SECONDS -gt $end ]; do
     read -rt 0.05 <> <(:)
 done
-refused ":$port" "${small[@]}" --role decode --peer ":$port"
+refused ":$port" "${small[@]}" --role decode --peer ":$port" --timeout 30
 kill $other
 wait $other
 timeout 600 "$perf" "${small[@]}" --role decode --peer "$work/peer" --seed 2 >"$work/out2" 2>&1 &
