@@ -42,6 +42,7 @@
 #define RISKS_LAUNCHES_MS 20e3 /* as WATCH_MS of risks_watch.c */
 #define RISKS_FEW 1000         /* rounds of slow operations */
 #define RISKS_DEATHS 3         /* of other processes, at most */
+#define RISKS_TRIES 5          /* the stream may end while this thread does not run */
 #define RISKS_LAUNCHES 4000    /* their memory must be measurable */
 
 /* Functions that the product does not use. */
@@ -97,12 +98,33 @@ static void risk_handles(const muct_xgmi_export_t *first,
     }
 }
 
+/* The closing of an opened allocation beside a busy stream */
+typedef struct risks_closing {
+    bool was_busy, is_busy;
+    double took_ms;
+} risks_closing_t;
+
+static void risks_close_beside_stream(void *mapped, risks_closing_t *closing)
+{
+    void *stream = risks_busy_start();
+    double start;
+
+    closing->was_busy = (gpu->stream_query(stream) == MUCT_HIP_NOT_READY);
+    start = risks_now_ms();
+    risks_need(muct_gpu_ipc_close(gpu, mapped) == 0, "closing IPC memory");
+    closing->took_ms = risks_now_ms() - start;
+    closing->is_busy = (gpu->stream_query(stream) == MUCT_HIP_NOT_READY);
+    risks_busy_end(stream);
+}
+
 static void risk_import(const muct_xgmi_export_t *export)
 {
+    risks_closing_t closing = {.is_busy = false};
+    double start = risks_now_ms(), took, least = 0;
     muct_hip_ipc_mem_handle_t handle;
-    double start = risks_now_ms();
-    void *mapped, *stream;
-    int ret, was_busy, is_busy;
+    bool is_seen = false;
+    void *mapped;
+    int ret, i;
 
     memcpy(&handle, export->handle, sizeof(handle));
     ret = gpu->ipc_open_mem_handle(&mapped, handle, gpu->ipc_flags);
@@ -113,18 +135,22 @@ static void risk_import(const muct_xgmi_export_t *export)
                      muct_gpu_error_name(gpu, ret), risks_now_ms() - start);
         return;
     }
-    risks_report("import", (risks_now_ms() - start > 1000) ? "seen" : "not seen",
-                 "%.1f ms", risks_now_ms() - start);
 
-    stream = risks_busy_start();
-    was_busy = (gpu->stream_query(stream) == MUCT_HIP_NOT_READY);
-    start = risks_now_ms();
-    risks_need(muct_gpu_ipc_close(gpu, mapped) == 0, "closing IPC memory");
-    is_busy = (gpu->stream_query(stream) == MUCT_HIP_NOT_READY);
-    risks_report("close-waits", (was_busy && !is_busy) ? "seen" : "not seen",
-                 "closing took %.1f ms beside a busy stream%s", risks_now_ms() - start,
-                 was_busy ? "" : " that was over too soon");
-    risks_busy_end(stream);
+    for (i = 0; (i < RISKS_TRIES) && !closing.is_busy; ++i) {
+        if (i > 0) {
+            start = risks_now_ms();
+            risks_need(gpu->ipc_open_mem_handle(&mapped, handle, gpu->ipc_flags) == 0,
+                       "opening memory again");
+        }
+        took = risks_now_ms() - start;
+        least = ((i == 0) || (took < least)) ? took : least;
+        risks_close_beside_stream(mapped, &closing);
+        is_seen = is_seen || closing.was_busy;
+    }
+    risks_report("import", (least > 1000) ? "seen" : "not seen", "%.1f ms", least);
+    risks_report("close-waits", (!closing.is_busy && is_seen) ? "seen" : "not seen",
+                 "closing took %.1f ms beside a busy stream%s", closing.took_ms,
+                 closing.was_busy ? "" : " that was over too soon");
 }
 
 

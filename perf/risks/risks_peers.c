@@ -233,7 +233,7 @@ static bool death_try(const risks_exporter_t *exporter, risks_death_t *death)
     death->took_ms = risks_now_ms() - start;
     is_busy = (gpu->stream_query(stream) == MUCT_HIP_NOT_READY);
     death->is_alive = muct_xgmi_peer_is_alive(peer);
-    death->was_late = (death->was_busy && !is_busy) || is_held_up(stream);
+    death->was_late = death->was_busy && (!is_busy || is_held_up(stream));
     muct_xgmi_peer_put(peer);
     risks_busy_end(stream);
     return true;

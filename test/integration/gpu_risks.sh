@@ -22,11 +22,12 @@ case_of() { # RISK
 
 # A line for each risk in the file of that name; the settings of a row are words
 risks() { # FILE RISK NAME=VALUE...
-    file=$1 risk=$2 case=$(case_of "$2")
+    file=$1 risk=$2 case=$(case_of "$2") rounds=20
+    [ "$file" != none ] || rounds=2
     shift 2
 
     case $case in
-    '') (cd "$build" && env RISKS="$risk" "$@" timeout 300 perf/risks/gpu_risks 200 2) ;;
+    '') (cd "$build" && env RISKS="$risk" "$@" timeout 300 perf/risks/gpu_risks 200 $rounds) ;;
     */*) (cd "$build" && env "$@" timeout 300 "$case") ;;
     *) (cd "$build" && env "$@" timeout 300 sh "$tree/test/conformance/run.sh" mori_xgmi -1 -r "$case") ;;
     esac >"$out/$file" 2>&1 || { [ -z "$case" ] || echo "risk $risk BROKEN"; } >>"$out/$file"
@@ -61,7 +62,7 @@ done <"$out/rows"
 
 # the link goes down under puts of the NIC, and no timeout ends them
 export FAKE_VERBS_DEVICES=fake0:ionic FAKE_VERBS_WIRE="$out/wire"
-(cd "$build" && RISKS=nic-flush RISKS_LIMIT=2 UCX_MORI_RDMA_PORT_DOWN_TIMEOUT=1000s UCX_MORI_RDMA_RECOVERY_TIMEOUT=1000s \
+(cd "$build" && RISKS=nic-flush RISKS_LIMIT=10 UCX_MORI_RDMA_PORT_DOWN_TIMEOUT=1000s UCX_MORI_RDMA_RECOVERY_TIMEOUT=1000s \
     exec timeout 300 perf/risks/gpu_risks 100000000 2) >"$out/down" 2>&1 &
 while kill -0 $! 2>/dev/null && [ "$("$build/test/fake/verbs/verbs_ctl" bytes fake0 | cut -d ' ' -f 1)" -lt 10000000 ]; do sleep 0.1; done
 "$build/test/fake/verbs/verbs_ctl" link fake0 down
