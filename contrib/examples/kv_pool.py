@@ -41,7 +41,7 @@ import tiny_llm
 from morikv import EventType, Mode
 
 STORE, STORED, LOAD, END, COUNT = range(5)  # requests, as types of messages; the answer has the same
-LIMIT_S = 30
+LIMIT_S = 120
 
 # ---- the pool ----
 
@@ -62,8 +62,9 @@ class Pool:
         self.requests = {}  # (engine, id): kind and slots by key
         self.processes = {}  # pidfds by the engine's name
         self.server = socket.socket(socket.AF_UNIX)
-        self.server.bind(path)
+        self.server.bind(f"{path}.new")
         self.server.listen()
+        os.rename(f"{path}.new", path)  # an engine that finds it can connect
 
     def welcome(self):
         """Send each new engine the pool's location. The kernel vouches for the engines' pids."""

@@ -42,9 +42,9 @@ ENTRY = 16  #: bytes of the caches for a token
 BLOCK_TOKENS = 4
 BLOCK = BLOCK_TOKENS * ENTRY
 BLOCKS = 1024
-LIMIT_S = 30
+LIMIT_S = 120
 BEAT_S = 0.1
-DEAD_S = 5.0
+DEAD_S = 30.0
 
 # ---- the model ----
 

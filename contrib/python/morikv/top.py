@@ -17,7 +17,7 @@ _TITLE = f"{'written GB/s':>12} {'read GB/s':>10} {'ended':>8} {'failed':>7} {'i
 
 def scrape(url: str) -> Figures:
     """:raises OSError: the endpoint does not answer. :raises ValueError: it has other figures."""
-    with urllib.request.urlopen(url, timeout=10) as reply:
+    with urllib.request.urlopen(url, timeout=60) as reply:
         text = reply.read().decode(errors="replace")
     figures: dict[str, float] = {}
     for line in text.splitlines():
