@@ -86,7 +86,7 @@ static int ipc_run(char *self, char *role, const ipc_message_t *message)
     HIP_TRUE(pid >= 0);
     if (pid == 0) {
         if (strcmp(role, "reader") == 0) {
-            setenv("KFDCPU_SLOW_COPY", "2000000", 1);
+            setenv("KFDCPU_SLOW_COPY", "600000000", 1); /* it is killed meanwhile */
         }
         dup2(pipes[0], STDIN_FILENO);
         close(pipes[1]);

@@ -6,7 +6,7 @@
 . "$VM_TREE/test/vm/guest.sh"
 
 hosts_dir=$(mktemp -d /tmp/ucx-mori-hosts.XXXXXX)
-hosts_limit=900 # seconds of a machine
+hosts_limit=4200 # seconds of a machine
 declare -A hosts_to=() hosts_from=() hosts_process=()
 
 die() {

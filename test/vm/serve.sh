@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # Server in a machine that test/vm/hosts.sh directs: runs each incoming line as a command. The
 # output is sent back, and after it a line with the exit status, which begins with the byte 1.
-host_limit=120 # seconds of a program, on a busy machine
+host_limit=600 # seconds of a program, on a busy machine
 
 # A program beside the commands: its output is in /tmp/NAME, and at its end its exit status
 # in /tmp/NAME.rc.

@@ -15,10 +15,10 @@ listening() { grep -q "$(printf ':%04X 0*:0000 0A' "$1")" /proc/net/tcp /proc/ne
 pingpong() { # A B ROUNDS
     local server
 
-    timeout 30 ibv_rc_pingpong -d "rxe$1" -g 1 -n "$3" >/tmp/server 2>&1 &
+    timeout 100 ibv_rc_pingpong -d "rxe$1" -g 1 -n "$3" >/tmp/server 2>&1 &
     server=$!
     vm_wait listening 18515 || return 1
-    timeout 30 ibv_rc_pingpong -d "rxe$2" -g 1 -n "$3" 127.0.0.1 || { cat /tmp/server; kill $server; wait $server; return 1; }
+    timeout 100 ibv_rc_pingpong -d "rxe$2" -g 1 -n "$3" 127.0.0.1 || { cat /tmp/server; kill $server; wait $server; return 1; }
     wait $server
 }
 

@@ -93,6 +93,7 @@ same_packets() {
 }
 
 same_packets || same_packets || same_packets || die "not as few packets as ib_write_bw"
+export UCX_MORI_RDMA_TIMEOUT=1s
 if [ -n "${MKV_VM_SHORT:-}" ]; then
     asleep=$(UCX_MORI_RDMA_NUM_QPS=2 put_bw 65536 40 sleep sleep) || exit 1
     echo "puts of 65536 bytes, both asleep, on two queue pairs: $asleep MB/s"
@@ -100,7 +101,6 @@ if [ -n "${MKV_VM_SHORT:-}" ]; then
     exit 0
 fi
 
-export UCX_MORI_RDMA_TIMEOUT=1s
 rounds=${MKV_VM_ROUNDS:-5}
 
 # Means of lines of two figures, their ratio, and the spread of single runs.

@@ -9,7 +9,7 @@
 # detected.
 mori_kv_perf=$(vm_program "$MKV_BUILD/perf/kv_perf/mori_kv_perf")
 kv_hosts=$(vm_program "$MKV_BUILD/test/integration/kv/kv_hosts")
-export MKV_TEST_LIMIT_S=100
+export MKV_TEST_LIMIT_S=500
 all=mori_xgmi,mori_copy,mori_rdma,tcp
 port=13500 # of the machines' own
 
