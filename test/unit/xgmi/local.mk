@@ -33,6 +33,7 @@ EXTRA_DIST += test/unit/xgmi/xgmi_fence.sh test/unit/xgmi/xgmi_archs.sh
 xgmi_inside_sources = test/unit/xgmi/xgmi_inside.h test/unit/xgmi/xgmi_inside.c
 test_unit_xgmi_test_xgmi_am_SOURCES = \
 	test/unit/xgmi/test_xgmi_am.c test/unit/xgmi/xgmi_inside.h test/unit/xgmi/xgmi_inside.c \
+	test/unit/xgmi/xgmi_lists.h test/unit/xgmi/xgmi_lists.c \
 	test/unit/xgmi/xgmi_sides.h test/unit/xgmi/xgmi_sides.c
 test_unit_xgmi_test_xgmi_am_CPPFLAGS = $(AM_CPPFLAGS) $(hipcpu_path_cppflags)
 test_unit_xgmi_test_xgmi_am_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
@@ -43,6 +44,7 @@ test_unit_xgmi_test_xgmi_am_LDADD = \
 
 test_unit_xgmi_test_xgmi_am_peer_SOURCES = \
 	test/unit/xgmi/test_xgmi_am_peer.c test/unit/xgmi/xgmi_inside.h test/unit/xgmi/xgmi_inside.c \
+	test/unit/xgmi/xgmi_lists.h test/unit/xgmi/xgmi_lists.c \
 	test/unit/xgmi/xgmi_sides.h test/unit/xgmi/xgmi_sides.c
 test_unit_xgmi_test_xgmi_am_peer_CPPFLAGS = $(AM_CPPFLAGS) $(hipcpu_path_cppflags)
 test_unit_xgmi_test_xgmi_am_peer_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
@@ -75,6 +77,7 @@ test_unit_xgmi_test_xgmi_ep_LDADD = \
 
 test_unit_xgmi_test_xgmi_fuzz_SOURCES = \
 	test/unit/xgmi/test_xgmi_fuzz.c test/unit/xgmi/ends_here.h test/unit/xgmi/xgmi_inside.h test/unit/xgmi/xgmi_inside.c \
+	test/unit/xgmi/xgmi_lists.h test/unit/xgmi/xgmi_lists.c \
 	test/unit/xgmi/xgmi_sides.h test/unit/xgmi/xgmi_sides.c
 test_unit_xgmi_test_xgmi_fuzz_CPPFLAGS = $(AM_CPPFLAGS) $(hipcpu_path_cppflags)
 test_unit_xgmi_test_xgmi_fuzz_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)

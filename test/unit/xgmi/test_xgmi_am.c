@@ -197,15 +197,13 @@ START_TEST(a_sleeper_without_room_is_woken_by_room_alone)
         number = am_fill(am_ep, number);
         am_request_init(&request, am_ep, number);
         ck_assert_int_eq(uct_ep_pending_add(am_ep, &request.req, 0), UCS_OK);
-        am_arm(&am_side);
-        ck_assert(!am_is_readable(&am_side));
+        ck_assert(am_sleeps(&am_side));
         receive_all(&am_other, &am_num_come[1], number);
         ck_assert(am_is_readable(&am_side));
         am_progress(&am_side, 1);
         ck_assert_int_eq(request.status, UCS_OK);
         ++number;
-        am_arm(&am_side);
-        ck_assert(!am_is_readable(&am_side));
+        ck_assert(am_sleeps(&am_side));
     }
 }
 END_TEST
@@ -740,8 +738,7 @@ START_TEST(sleeper_is_woken_when_its_peer_cannot_answer)
     ck_assert_int_eq(ct_ep_create(&am_other, &addr, &back), UCS_OK);
     am_request_init(&request, am_ep, number);
     ck_assert_int_eq(uct_ep_pending_add(am_ep, &request.req, 0), UCS_OK);
-    am_arm(&am_side);
-    ck_assert(!am_is_readable(&am_side));
+    ck_assert(am_sleeps(&am_side));
     ck_assert_int_eq(am_send_one(back, 0), UCS_ERR_EXCEEDS_LIMIT);
     ck_assert(am_is_readable(&am_side));
     am_progress(&am_side, 1);

@@ -108,6 +108,8 @@ static void setup(void)
 {
     int fds[2];
 
+    /* the runtime does not return while the owner is stopped */
+    setenv("HIPCPU_IPC_TIMEOUT", "3600000", 0);
     setenv("UCX_MORI_XGMI_OPEN_TIMEOUT", "50ms", 0);
     ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
     peer = fork();
@@ -142,14 +144,6 @@ static void late_setup(void)
     setenv("HIPCPU_IPC_TIMEOUT", "100", 1);
     setenv("UCX_MORI_XGMI_OPEN_TIMEOUT", "1ms", 1);
     setup();
-}
-
-/* The runtime does not return while the owner is stopped, and 100 ms are the limit. */
-static void limit_setup(void)
-{
-    setenv("HIPCPU_IPC_TIMEOUT", "3600000", 1);
-    setup();
-    xgmi_lists_set_open_limit(side.iface, 100);
 }
 
 static void release(uct_rkey_bundle_t *bundle)
@@ -510,12 +504,12 @@ START_TEST(memory_that_does_not_open_fails_the_put_that_waits)
     request_t request;
 
     open_first();
+    fake_hip_fail("hipIpcOpenMemHandle", 2, 17); /* the second from here: of memory 2 */
     stop_peer();
     unpack(1);
     while (fake_hip_calls("hipIpcOpenMemHandle") < 2) {
         usleep(100);
     }
-    fake_hip_fail("hipIpcOpenMemHandle", 1, 17);
     wait_for_stopped_peer(2, &request);
     kill(peer, SIGCONT);
     while (request.status == UCS_ERR_NO_RESOURCE) {
@@ -556,6 +550,10 @@ START_TEST(put_to_memory_that_never_opens_fails)
     open_first();
     stop_peer();
     wait_for_stopped_peer(1, &requests[0]);
+    while (fake_hip_calls("hipIpcOpenMemHandle") < 2) {
+        usleep(100);
+    }
+    xgmi_lists_set_open_limit(side.iface, 100);
     while (requests[0].status == UCS_ERR_NO_RESOURCE) {
         sleep_once();
     }
@@ -616,7 +614,7 @@ int main(void)
 
     tcase = tcase_create("limit");
     tcase_set_timeout(tcase, mkv_test_limit_ms() / 1000.0);
-    tcase_add_checked_fixture(tcase, limit_setup, teardown);
+    tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, put_to_memory_that_never_opens_fails);
     suite_add_tcase(suite, tcase);
     return mkv_check_run_forked(suite);

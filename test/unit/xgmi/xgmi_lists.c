@@ -4,6 +4,8 @@
 
 #include "xgmi/xgmi_iface.h"
 
+#include <time.h>
+
 
 void xgmi_lists_set_count(uct_iface_h iface, unsigned num_lists)
 {
@@ -18,4 +20,14 @@ void xgmi_lists_set_max_started(uct_iface_h iface, unsigned max_started)
 void xgmi_lists_set_open_limit(uct_iface_h iface, unsigned limit_ms)
 {
     ucs_derived_of(iface, muct_xgmi_iface_t)->open_limit_ms = limit_ms;
+}
+
+bool xgmi_lists_is_timer_over(uct_iface_h iface)
+{
+    uint64_t at_ns = ucs_derived_of(iface, muct_xgmi_iface_t)->wake->timer_at_ns;
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (at_ns != 0) &&
+           (at_ns <= ((uint64_t)now.tv_sec * 1000000000) + (uint64_t)now.tv_nsec);
 }

@@ -6,10 +6,11 @@
 /**
  * @file
  * The configuration of mori_xgmi's interface, for tests that need another one than
- * muct_tuning.h has. A file of its own, because the module and the tests each declare
- * the parts of UCX that it does not install.
+ * muct_tuning.h has, and its timer. A file of its own, because the module and the tests
+ * each declare the parts of UCX that it does not install.
  */
 
+#include <stdbool.h>
 #include <uct/api/uct.h>
 
 
@@ -23,5 +24,9 @@ void xgmi_lists_set_max_started(uct_iface_h iface, unsigned max_started);
 
 /** Set the time after which peers' memory fails to open. */
 void xgmi_lists_set_open_limit(uct_iface_h iface, unsigned limit_ms);
+
+
+/** Whether the time has come for which a sleeping thread is woken. */
+bool xgmi_lists_is_timer_over(uct_iface_h iface);
 
 #endif

@@ -6,6 +6,7 @@
 
 #include "test/support/mkv_check.h"
 #include "test/support/mkv_test.h"
+#include "test/unit/xgmi/xgmi_lists.h"
 
 #include <poll.h>
 #include <stdio.h>
@@ -132,6 +133,17 @@ void am_arm(const ct_side_t *of)
     ck_assert_int_eq(status, UCS_OK);
 }
 
+bool am_sleeps(const ct_side_t *of)
+{
+    do {
+        am_arm(of);
+        if (!am_is_readable(of)) {
+            return true;
+        }
+    } while (xgmi_lists_is_timer_over(of->iface));
+    return false;
+}
+
 muct_xgmi_iface_addr_t am_iface_of(const ct_addr_t *addr)
 {
     muct_xgmi_iface_addr_t iface = {.pid = 0};
@@ -150,10 +162,14 @@ void am_put_all(const ct_mem_t *local, uint64_t remote, uct_rkey_t rkey,
 {
     const uct_iov_t iov = {
         .buffer = local->addr, .length = AM_LENGTH, .memh = local->memh, .count = 1};
+    ucs_status_t status;
 
     *comp = (am_comp_t){.uct = {.func = am_count_call, .count = 1, .status = UCS_OK}};
-    ck_assert_int_eq(uct_ep_put_zcopy(am_ep, &iov, 1, remote, rkey, &comp->uct),
-                     UCS_INPROGRESS);
+    while ((status = uct_ep_put_zcopy(am_ep, &iov, 1, remote, rkey, &comp->uct)) ==
+           UCS_ERR_NO_RESOURCE) { /* the memory is being opened */
+        (void)uct_iface_progress(am_side.iface);
+    }
+    ck_assert_int_eq(status, UCS_INPROGRESS);
 }
 
 size_t am_pack_length(void *dest, void *arg)

@@ -82,6 +82,10 @@ bool am_is_readable(const ct_side_t *of);
 /** Arm until it is not busy any more. */
 void am_arm(const ct_side_t *of);
 
+/** Arm. @return Whether a thread would sleep then; the look at all peers each second,
+ * which wakes it as well, does not count. */
+bool am_sleeps(const ct_side_t *of);
+
 /** Address of the mori_xgmi interface. */
 muct_xgmi_iface_addr_t am_iface_of(const ct_addr_t *addr);
 
