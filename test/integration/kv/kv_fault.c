@@ -139,7 +139,7 @@ static void start(kv_side_t *side, mkv_proc_t *proc, plot_t *plot, mkv_xfer_t **
     kv_set_option("READ_BY", plot->is_push ? "push" : "get");
     ck_assert_int_eq(mkv_proc_fork(proc, victim, plot), 0);
     kv_side_open(side, "src", proc->fd, &kv_shape_default, MINE);
-    side->xfer_timeout_ms = 5000; /* long enough to get to the step */
+    side->xfer_timeout_ms = 60000; /* long enough to get to the step */
     side->drain_timeout_ms = 300;
     kv_side_connect_map(side, 1);
     *xfer_p = play(side, plot, !plot->is_victim_active, 1);

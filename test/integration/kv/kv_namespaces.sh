@@ -123,10 +123,10 @@ expect "private memory" 'copied by messages, because .*: another PID namespace'
 expect "private memory" 'path put VRAM>DRAM: .*copy-out mori_xgmi/'
 unset UCX_LOG_LEVEL target api
 
-export HIPCPU_FAIL=hipIpcOpenMemHandle:0:17
+export HIPCPU_FAIL=hipIpcOpenMemHandle:0:17 UCX_MORI_XGMI_OPEN_TIMEOUT=30s
 run "no handle opens" shell direct same same
 expect "no handle opens" 'has no way to the memory of peer'
-unset HIPCPU_FAIL
+unset HIPCPU_FAIL UCX_MORI_XGMI_OPEN_TIMEOUT
 
 # The reason why one process cannot read the other's page is reported, and tcp is used.
 if $other_user test -x "$build/perf/kv_perf/mori_kv_perf" && $other_user test -r "$build/.libs/libuct_mori.so.0"; then

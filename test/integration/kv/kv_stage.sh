@@ -18,7 +18,7 @@ export LD_LIBRARY_PATH=$build/test/fake/verbs/.libs:$build/test/fake/hip/lib${LD
 export UCX_PLUGIN_PATH=$build/.libs UCX_TLS=mori_xgmi,mori_copy,mori_rdma,tcp UCX_NET_DEVICES=fake0:1,fake1:1,lo
 export FAKE_VERBS_WIRE=$dir/wire FAKE_VERBS_PEERMEM=n UCX_LOG_LEVEL=info MORIKV_LOG_LEVEL=info
 
-if ! mkv_foreign "$build/.libs/libuct_mori.so" ucx_info -d | grep -q 'Transport: mori_rdma'; then
+if ! mkv_foreign "$build/.libs/libuct_mori.so" ucx_info -d | grep 'Transport: mori_rdma' >/dev/null; then
     echo "kv_stage.sh: UCX lists no mori_rdma here"
     exit 77
 fi

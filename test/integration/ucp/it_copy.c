@@ -125,9 +125,9 @@ END_TEST
  * memory: AMD's runtime only reports that the handle is invalid. */
 START_TEST(every_api_works_where_no_handle_opens)
 {
-    static const char *const env[] = {"UCX_TLS=mori_xgmi,mori_copy,tcp",
-                                      "HIPCPU_GUARD=1",
-                                      "HIPCPU_FAIL=hipIpcOpenMemHandle:0:17", NULL};
+    static const char *const env[] = {
+        "UCX_TLS=mori_xgmi,mori_copy,tcp", "HIPCPU_GUARD=1",
+        "HIPCPU_FAIL=hipIpcOpenMemHandle:0:17", "UCX_MORI_XGMI_OPEN_TIMEOUT=30s", NULL};
 
     it_expect_all("every_api_works_where_no_handle_opens", env, IT_LARGE,
                   (_i == 0) ? "none" : "peer");

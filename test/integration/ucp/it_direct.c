@@ -146,7 +146,8 @@ END_TEST
 START_TEST(what_xgmi_cannot_reach_goes_by_way_of_the_host)
 {
     static const char *const env[] = {"HIPCPU_GUARD=1",
-                                      "HIPCPU_FAIL=hipIpcOpenMemHandle:0:17", NULL};
+                                      "HIPCPU_FAIL=hipIpcOpenMemHandle:0:17",
+                                      "UCX_MORI_XGMI_OPEN_TIMEOUT=30s", NULL};
 
     it_expect_bounced(IT_XGMI, env);
     mkv_test_pass("what_xgmi_cannot_reach_goes_by_way_of_the_host", IT_XGMI);

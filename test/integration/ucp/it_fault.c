@@ -280,6 +280,7 @@ END_TEST
 START_TEST(memory_that_does_not_open_goes_another_way)
 {
     static const char *const env[] = {"HIPCPU_FAIL=hipIpcOpenMemHandle:0:17",
+                                      "UCX_MORI_XGMI_OPEN_TIMEOUT=30s",
                                       "UCX_LOG_LEVEL=warn", NULL};
     it_pair_t pair = it_run_app(IT_COPY_TLS, env, env,
                                 "mem=rocm alloc=8388608 connect unpack put=100000 "

@@ -24,9 +24,11 @@
 /* A function of the laboratory; sh drops those of its environment. */
 #define IT_LAB "bash -c '. \"$VM_TREE/test/vm/guest.sh\" && "
 
-/* Short retries detect a dead peer soon; the fake and soft-RoCE lose nothing by
- * themselves. */
-#define IT_RETRIES "UCX_MORI_RDMA_TIMEOUT=5ms", "UCX_MORI_RDMA_RETRY_COUNT=3"
+/* Short retries detect a dead peer soon. The fake and soft-RoCE lose nothing by
+ * themselves, but a processor that stands still breaks a connection. */
+#define IT_RETRIES                                                                     \
+    "UCX_MORI_RDMA_TIMEOUT=5ms", "UCX_MORI_RDMA_RETRY_COUNT=3",                        \
+        "UCX_MORI_RDMA_RECOVERY=100"
 /* Short enough for a test, and longer than the pauses of an emulated or busy machine:
  * operations after an outage must not fail. */
 #define IT_HASTY IT_RETRIES, "UCX_MORI_RDMA_RECOVERY_TIMEOUT=2s"
@@ -428,7 +430,7 @@ END_TEST
  * anew.
  */
 static const char *const it_pauses[] = {
-    IT_START "put=8 run=IT_LOSE post=100000,20 for=1000 run=IT_HEAL drain "
+    IT_START "put=8 run=IT_LOSE post=100000,20 for=5000 run=IT_HEAL drain "
              "put=100000 get=100000 put=64,500 close",
     IT_START "put=8 post=1000000,8 flush run=IT_LOSE for=1000 run=IT_HEAL drain "
              "put=100000 get=100000 close",
@@ -465,7 +467,7 @@ END_TEST
 START_TEST(address_that_moves_is_survived)
 {
     it_pair_t pair = it_rdma(it_tenacious, IT_START
-                             "put=8 run=IT_LOSE post=100000,20 run=IT_MOVE for=1000 "
+                             "put=8 run=IT_LOSE post=100000,20 run=IT_MOVE for=5000 "
                              "run=IT_HEAL drain put=100000 get=100000 close");
 
     it_expect_survived(&pair);
