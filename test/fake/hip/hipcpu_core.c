@@ -37,6 +37,16 @@ static unsigned hipcpu_dead_next;
 static _Thread_local int hipcpu_last_error;
 
 
+static void hipcpu_core_in_child(void)
+{
+    pthread_mutex_init(&hipcpu_core_lock, NULL);
+}
+
+static void __attribute__((constructor)) hipcpu_core_watch_fork(void)
+{
+    pthread_atfork(NULL, NULL, hipcpu_core_in_child);
+}
+
 void hipcpu_misuse(const char *format, ...)
 {
     va_list args;

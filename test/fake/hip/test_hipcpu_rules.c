@@ -7,6 +7,7 @@
 #include "test/support/mkv_check.h"
 
 #include <ctype.h>
+#include <limits.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -737,20 +738,20 @@ static void *query_without_end(void *arg)
 }
 
 /* Closing memory beside calls of another thread, by hipFree() or not */
-static void close_beside_calls(hipError_t (*close_it)(void *))
+static void close_beside_calls(hipError_t (*close_it)(void *), unsigned rounds)
 {
     hipIpcMemHandle_t handle;
     exporter_t exporter;
     pthread_t thread;
     void *own, *memory;
-    int i;
+    unsigned i;
 
     hipcpu_set_rule("close-races", true);
     exporter_start(&exporter);
     handle = exporter_alloc(&exporter, 'a');
     ok(hipMalloc(&own, SIZE));
     ck_assert_int_eq(pthread_create(&thread, NULL, query_without_end, own), 0);
-    for (i = 0; i < 100; ++i) {
+    for (i = 0; i < rounds; ++i) {
         ok(hipIpcOpenMemHandle(&memory, handle, 1));
         ok(close_it(memory));
         ck_assert(!hipcpu_is_mapped(memory));
@@ -760,13 +761,13 @@ static void close_beside_calls(hipError_t (*close_it)(void *))
 
 START_TEST(closing_memory_beside_a_call_ends_the_process)
 {
-    close_beside_calls(hipIpcCloseMemHandle);
+    close_beside_calls(hipIpcCloseMemHandle, UINT_MAX); /* until a call is beside it */
 }
 END_TEST
 
 START_TEST(freeing_opened_memory_closes_it_beside_calls)
 {
-    close_beside_calls(hipFree);
+    close_beside_calls(hipFree, 100);
 }
 END_TEST
 

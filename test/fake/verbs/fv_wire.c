@@ -71,6 +71,18 @@ static void fv_wake_stopped(bool woken[FV_MAX_CONTEXTS])
     }
 }
 
+/* A signal is pending until its process runs; a user that continues it must find it
+ * stopped. */
+static void fv_await_stop(pid_t pid)
+{
+    const struct timespec nap = {.tv_nsec = 1000000};
+    unsigned i;
+
+    for (i = 0; (i < 10000) && fv_alive(pid) && !fv_stopped(pid); i++) {
+        nanosleep(&nap, NULL);
+    }
+}
+
 /* Continue stopped processes, one of which holds the lock, until we get it. */
 static int fv_lock_shared(void)
 {
@@ -99,6 +111,7 @@ static int fv_lock_shared(void)
     for (i = 0; i < FV_MAX_CONTEXTS; i++) {
         if (woken[i] && context[i].used) {
             kill(context[i].pid, SIGSTOP);
+            fv_await_stop(context[i].pid);
         }
     }
     return err;
