@@ -235,7 +235,7 @@ int main(void)
     setenv("FAKE_VERBS_DEVICES", "fake0:mlx5,fake1:mlx5,fake2:mlx5,fake3:mlx5", 1);
     setenv("UCX_MAX_RMA_RAILS", "2", 1);
     setenv("UCX_MAX_RNDV_RAILS", "2", 1);
-    setenv("UCX_MORI_RDMA_TIMEOUT", "1ms", 1);
+    setenv("UCX_MORI_RDMA_TIMEOUT", "16ms", 1);
     setenv("UCX_MORI_RDMA_RETRY_COUNT", "1", 1);
     setenv("UCX_MORI_RDMA_PORT_DOWN_TIMEOUT", "50ms", 1);
     setenv("UCX_MORI_RDMA_RECOVERY_TIMEOUT", "8s", 1);

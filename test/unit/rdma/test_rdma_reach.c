@@ -139,7 +139,7 @@ START_TEST(address_that_moved_is_found_again)
     uint8_t before[64] = {0}, after[64] = {0};
     rig_comp_t comp;
 
-    setenv("UCX_MORI_RDMA_TIMEOUT", "1ms", 1);
+    setenv("UCX_MORI_RDMA_TIMEOUT", "16ms", 1);
     setenv("UCX_MORI_RDMA_RETRY_COUNT", "1", 1);
     rig_open(&rig, SIZE);
     rig_connect(&rig, &conn);
