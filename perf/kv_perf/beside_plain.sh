@@ -40,7 +40,7 @@ program=$(find . -name mori_kv_perf -type f -perm -1 ! -path '*/.libs/*' | head 
 mkdir -p "$out" || exit 2
 options=(--initiator_seg_type VRAM --target_seg_type VRAM --total_buffer_size 2g --start_batch_size 16
     --start_block_size 1m --max_block_size 64m --num_iter 100 --warmup_iter 10 --large_blk_iter_ftr 1
-    --timeout 20 "$@")
+    --timeout 120 "$@")
 plain+=("$program" "${options[@]}")
 mori+=("$program" "${options[@]}")
 [ "$lane" != cuda_ipc ] || plain+=(--memory_type cuda)

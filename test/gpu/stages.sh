@@ -79,7 +79,7 @@ kv() {
 
     shift
     [ -x "$build_here/perf/kv_perf/mori_kv_perf" ] || { echo "mori_kv_perf is not built"; return 77; }
-    inside env "${kv_setting[@]}" perf/kv_perf/mori_kv_perf --timeout 20 --initiator_seg_type VRAM --target_seg_type VRAM \
+    inside env "${kv_setting[@]}" perf/kv_perf/mori_kv_perf --timeout 120 --initiator_seg_type VRAM --target_seg_type VRAM \
         "$@" --json "$out_inside/kv-$name.json" || return
     {
         printf '\n%s\n' "${kv_setting[*]}${kv_setting[*]:+ }mori_kv_perf $*"

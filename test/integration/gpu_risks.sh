@@ -22,8 +22,8 @@ case_of() { # RISK
 
 # A line for each risk in the file of that name; the settings of a row are words
 risks() { # FILE RISK NAME=VALUE...
-    file=$1 risk=$2 case=$(case_of "$2") rounds=20
-    [ "$file" != none ] || rounds=2
+    file=$1 risk=$2 case=$(case_of "$2") rounds=2
+    [ "$2" != consumer ] || rounds=20 # until one of them is bad
     shift 2
 
     case $case in

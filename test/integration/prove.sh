@@ -547,6 +547,8 @@ def interrupted(direction):
     return True
 
 
+# a shell without job control starts what runs beside it with SIGINT ignored
+prove.signal.signal(prove.signal.SIGINT, prove.signal.default_int_handler)
 prove.set_link, prove.Job.options.quick = interrupted, True
 side = prove.subprocess.Popen(["sleep", "100"])
 with open(f"{sys.argv[2]}/moving", "w") as stream:
