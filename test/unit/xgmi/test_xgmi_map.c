@@ -47,6 +47,8 @@ static void setup(void)
     const muct_xgmi_map_config_t config = {MAX_IDLE, SIZE_MAX, LIMIT_S * 1000};
     unsigned i;
 
+    /* the runtime does not return while the owner is stopped */
+    setenv("HIPCPU_IPC_TIMEOUT", "3600000", 0);
     strcpy(dir + strlen(dir) - 6, "XXXXXX");
     ck_assert_ptr_nonnull(mkdtemp(dir));
     xgmi_owner_start(&owner, dir);
@@ -200,8 +202,6 @@ END_TEST
 static void setup_handles_by_address(void)
 {
     setenv("HIPCPU_RULES", "ipc-address", 1);
-    setenv("HIPCPU_IPC_TIMEOUT", "3600000",
-           0); /* of opens while the owner is stopped */
     setup();
 }
 

@@ -597,6 +597,7 @@ int main(void)
     tcase_add_test(tcase, key_of_a_peer_that_died_is_unpacked_and_its_puts_fail);
     tcase_add_test(tcase, endpoint_may_go_while_it_waits_for_memory);
     tcase_add_test(tcase, memory_that_does_not_open_fails_the_put_that_waits);
+    tcase_add_test(tcase, put_to_memory_that_never_opens_fails);
     suite_add_tcase(suite, tcase);
 
     tcase = tcase_create("private memory");
@@ -610,12 +611,6 @@ int main(void)
     tcase_set_timeout(tcase, mkv_test_limit_ms() / 1000.0);
     tcase_add_checked_fixture(tcase, late_setup, teardown);
     tcase_add_test(tcase, first_memory_that_fails_late_is_the_last);
-    suite_add_tcase(suite, tcase);
-
-    tcase = tcase_create("limit");
-    tcase_set_timeout(tcase, mkv_test_limit_ms() / 1000.0);
-    tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, put_to_memory_that_never_opens_fails);
     suite_add_tcase(suite, tcase);
     return mkv_check_run_forked(suite);
 }
