@@ -1563,6 +1563,18 @@ static void open_with_threads(int fd)
     bind_write();
 }
 
+/* Post; the block list may still be with the thread that receives it. */
+static void post_when_bound(const mkv_gate_t *gate)
+{
+    mkv_status_t status;
+    unsigned empty = 0;
+
+    while ((status = mkv_xfer_post(active, 0, plan, NULL, gate)) == MKV_ERR_BUSY) {
+        mkv_test_pause(&empty);
+    }
+    OK(status);
+}
+
 typedef struct closing {
     pthread_t caller; /* of the post */
     mkv_status_t status;
@@ -1589,14 +1601,10 @@ START_TEST(a_callback_of_its_own_thread_cannot_close_a_context)
     closing_t closing = {.caller = pthread_self(), .status = MKV_OK};
     mkv_gate_t gate = {.size = sizeof(gate), .ready = close_in_gate, .arg = &closing};
     int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    unsigned empty = 0;
 
     pair_set("PROGRESS_THREADS", "1");
     open_with_threads(fd);
-    /* the block list may still be with the thread that receives it */
-    while (mkv_xfer_post(active, 0, plan, NULL, &gate) == MKV_ERR_BUSY) {
-        mkv_test_pause(&empty);
-    }
+    post_when_bound(&gate);
     OK(mkv_xfer_seal(active, 0));
     (void)wait_event(B, MKV_EV_QUIET);
     pair_run();
@@ -1616,19 +1624,14 @@ START_TEST(a_thread_goes_on_while_calls_are_in_flight)
 {
     int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     bool is_asleep = (_i != 2);
-    unsigned empty = 0, i;
-    mkv_status_t status;
+    unsigned i;
 
     pair_set("PROGRESS_THREADS", (_i == 2) ? "4" : "1");
     mkv_tuning.progress_spin = (_i == 1) ? 0 : 2000;
     open_with_threads(fd);
     ck_assert_uint_gt(rounds_of_threads(20), 0);
     fake_ucp_hold(DATA);
-    /* the block list may still be with the thread that receives it */
-    while ((status = mkv_xfer_post(active, 0, plan, NULL, NULL)) == MKV_ERR_BUSY) {
-        mkv_test_pause(&empty);
-    }
-    OK(status);
+    post_when_bound(NULL);
     (void)rounds_of_threads(20); /* until the others sleep */
     if (_i == 1) {
         ck_assert_uint_gt(rounds_of_threads(4), 0);
