@@ -2,7 +2,7 @@
 
 /*
  * Pieces are filled from and checked in a staging buffer of the host. It holds many
- * pieces, so that many copies of a GPU share one wait.
+ * pieces, so that pieces side by side share one copy, and all copies of a GPU one wait.
  */
 
 #include "perf/memory/pool.h"
@@ -220,15 +220,54 @@ static void perf_piece_error(perf_pool_t *pool, const perf_piece_t *piece,
         key);
 }
 
-/* Wait for the staged copies; when checking, compare the bytes. */
+/* Number of staged pieces from the first on that lie side by side in memory as well */
+static size_t perf_pool_run(const perf_pool_t *pool, const perf_piece_t *first,
+                            size_t num_pieces)
+{
+    const char *address = perf_piece_address(pool, first);
+    const size_t length = pool->shape.piece_bytes;
+    size_t num = 1;
+
+    if (perf_pool_pitch(pool) == length) {
+        while ((num < num_pieces) &&
+               (perf_piece_address(pool, first + num) == address + num * length)) {
+            ++num;
+        }
+    }
+    return num;
+}
+
+/* One copy for each run of pieces: a copy of a GPU takes longer than its bytes. */
+static int perf_pool_copy(perf_pool_t *pool, perf_pool_way_t way)
+{
+    char *staged = pool->staging, *address;
+    size_t i, num, length;
+
+    for (i = 0; i < pool->num_pieces; i += num) {
+        num = perf_pool_run(pool, &pool->pieces[i], pool->num_pieces - i);
+        length = (num == 1) ? pool->shape.piece_bytes : num * perf_pool_pitch(pool);
+        address = perf_piece_address(pool, &pool->pieces[i]);
+        if (way == PERF_POOL_FILL) {
+            perf_memory_write(pool->memory, address, staged, length);
+        } else {
+            perf_memory_read(pool->memory, staged, address, length);
+        }
+        staged += num * perf_pool_pitch(pool);
+    }
+    return perf_memory_sync(pool->memory);
+}
+
+/* Copy the staged pieces; when checking, compare the bytes. */
 static int perf_pool_flush(perf_pool_t *pool, perf_pool_way_t way)
 {
     size_t i, num_pieces = pool->num_pieces;
     const perf_piece_t *piece;
     const char *staged;
+    int ret;
 
+    ret = perf_pool_copy(pool, way);
     pool->num_pieces = 0;
-    if (perf_memory_sync(pool->memory) != 0) {
+    if (ret != 0) {
         return -1;
     }
 
@@ -245,16 +284,9 @@ static int perf_pool_flush(perf_pool_t *pool, perf_pool_way_t way)
 
 static int perf_pool_stage(perf_pool_t *pool, perf_pool_way_t way, perf_piece_t piece)
 {
-    char *staged = pool->staging + pool->num_pieces * perf_pool_pitch(pool);
-    size_t length = pool->shape.piece_bytes;
-
     if (way == PERF_POOL_FILL) {
-        perf_piece_make(pool, staged, &piece);
-        perf_memory_write(pool->memory, perf_piece_address(pool, &piece), staged,
-                          length);
-    } else {
-        perf_memory_read(pool->memory, staged, perf_piece_address(pool, &piece),
-                         length);
+        perf_piece_make(pool, pool->staging + pool->num_pieces * perf_pool_pitch(pool),
+                        &piece);
     }
 
     pool->pieces[pool->num_pieces++] = piece;
