@@ -16,6 +16,7 @@
 #include "config.h"
 
 #include "base/muct_topo.h"
+#include "base/muct_tuning.h"
 #include "perf/base/leave.h"
 #include "perf/risks/risks_chunks.h"
 #include "perf/risks/risks_graph.h"
@@ -222,6 +223,7 @@ static void queue_open(void)
                                         .num_launch_streams = 2,
                                         .num_engines = 2,
                                         .min_run = RISKS_RUN,
+                                        .late_ms = MUCT_XGMI_LATE_MS,
                                         .has_kernel = 1};
     risks_need(muct_xgmi_queue_create(gpu, map, wake, &config, 0, &queue) == UCS_OK,
                "queue");
