@@ -2,14 +2,14 @@
 # Six processes that transfer, abort, sleep, are stopped, killed and restarted, over one
 # transport after the other, and a control that must be red.
 #
-# SOAK_SECONDS is the time for each (14, which makes a minute; `contrib/test soak`
+# SOAK_SECONDS is the time for each (10, which makes 40 s; `contrib/test soak`
 # takes 200), SOAK_TLS chooses some of "tcp mori_xgmi mori_rdma control", SOAK_SEED repeats the
 # actions. MKV_TEST_FEWER is 6 seconds, without mori_rdma.
 # AB-01, CC-04, TS-06, TS-12
 set -u
 build=${MKV_BUILD_DIR:-$PWD}
 seconds=${SOAK_SECONDS:-${MKV_TEST_FEWER:+6}}
-seconds=${seconds:-14}
+seconds=${seconds:-10}
 # shellcheck source=test/support/environment.sh
 . "$(dirname "$0")/../../support/environment.sh"
 [ "$seconds" -ge 10 ] && tls="tcp mori_xgmi mori_rdma control" || tls="tcp mori_xgmi control"
