@@ -220,7 +220,9 @@ static void perf_piece_error(perf_pool_t *pool, const perf_piece_t *piece,
         key);
 }
 
-/* Number of staged pieces from the first on that lie side by side in memory as well */
+/* Number of staged pieces from the first on that lie side by side in memory as well.
+ * The runtime refuses a copy that reaches into another allocation, which layers can be.
+ */
 static size_t perf_pool_run(const perf_pool_t *pool, const perf_piece_t *first,
                             size_t num_pieces)
 {
@@ -229,7 +231,7 @@ static size_t perf_pool_run(const perf_pool_t *pool, const perf_piece_t *first,
     size_t num = 1;
 
     if (perf_pool_pitch(pool) == length) {
-        while ((num < num_pieces) &&
+        while ((num < num_pieces) && (first[num].layer == first->layer) &&
                (perf_piece_address(pool, first + num) == address + num * length)) {
             ++num;
         }

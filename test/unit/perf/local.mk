@@ -56,6 +56,9 @@ test_unit_perf_test_perf_options_LDADD = $(perf_unit_ldadd)
 test_unit_perf_test_perf_pool_SOURCES = test/unit/perf/test_perf_pool.c
 test_unit_perf_test_perf_pool_CPPFLAGS = $(perf_unit_cppflags)
 test_unit_perf_test_perf_pool_LDADD = $(perf_unit_ldadd)
+test_unit_perf_test_perf_pool_LDFLAGS = -Wl,--wrap=perf_memory_alloc \
+	-Wl,--wrap=perf_memory_free -Wl,--wrap=perf_memory_write \
+	-Wl,--wrap=perf_memory_read
 
 test_unit_perf_test_perf_block_tables_SOURCES = test/unit/perf/test_perf_block_tables.c
 test_unit_perf_test_perf_block_tables_CPPFLAGS = $(perf_unit_cppflags)

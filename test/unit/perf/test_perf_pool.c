@@ -19,8 +19,73 @@ static perf_pool_t *pool;
 
 static const size_t piece_sizes[] = {4096, 1, 7, 8, 9, 1152, 3 << 20};
 
+/* Layers side by side in memory, and the number of copies */
+static struct {
+    bool is_used;
+    char bytes[LAYERS * PARTS * BLOCKS * 64];
+    size_t num_used;
+    unsigned num_copies;
+} arena;
+
+void *__real_perf_memory_alloc(perf_memory_t *of, size_t size);
+void __real_perf_memory_free(perf_memory_t *of, void *address, size_t size);
+void __real_perf_memory_write(perf_memory_t *of, void *address, const void *host,
+                              size_t length);
+void __real_perf_memory_read(perf_memory_t *of, void *host, const void *address,
+                             size_t length);
+
+void *__wrap_perf_memory_alloc(perf_memory_t *of, size_t size);
+void __wrap_perf_memory_free(perf_memory_t *of, void *address, size_t size);
+void __wrap_perf_memory_write(perf_memory_t *of, void *address, const void *host,
+                              size_t length);
+void __wrap_perf_memory_read(perf_memory_t *of, void *host, const void *address,
+                             size_t length);
+
+void *__wrap_perf_memory_alloc(perf_memory_t *of, size_t size)
+{
+    if (!arena.is_used) {
+        return __real_perf_memory_alloc(of, size);
+    }
+    arena.num_used += size;
+    return arena.bytes + arena.num_used - size;
+}
+
+void __wrap_perf_memory_free(perf_memory_t *of, void *address, size_t size)
+{
+    if (!arena.is_used) {
+        __real_perf_memory_free(of, address, size);
+    }
+}
+
+/* As a runtime, refuse a copy that reaches into another allocation. */
+static void count_copy(const void *address, size_t length)
+{
+    const size_t layer = PARTS * BLOCKS * 64;
+    size_t offset = (size_t)((const char *)address - arena.bytes);
+
+    if (arena.is_used) {
+        ck_assert_uint_eq(offset / layer, (offset + length - 1) / layer);
+    }
+    ++arena.num_copies;
+}
+
+void __wrap_perf_memory_write(perf_memory_t *of, void *address, const void *host,
+                              size_t length)
+{
+    count_copy(address, length);
+    __real_perf_memory_write(of, address, host, length);
+}
+
+void __wrap_perf_memory_read(perf_memory_t *of, void *host, const void *address,
+                             size_t length)
+{
+    count_copy(address, length);
+    __real_perf_memory_read(of, host, address, length);
+}
+
 static void setup(void)
 {
+    memset(&arena, 0, sizeof(arena)); /* cases may share a process */
     ck_assert_int_eq(perf_memory_open(PERF_SEGMENT_DRAM, NULL, &memory), 0);
 }
 
@@ -201,6 +266,23 @@ START_TEST(one_wrong_bit_anywhere_is_found)
 }
 END_TEST
 
+START_TEST(pieces_side_by_side_share_a_copy)
+{
+    static const uint32_t blocks[] = {7, 8, 3};
+    static const uint64_t keys[] = {11, 22, 33};
+
+    arena.is_used = true;
+    make(64);
+    ck_assert_uint_eq(arena.num_copies, LAYERS);
+    ck_assert_int_eq(perf_pool_check_all(pool), 0);
+    ck_assert_uint_eq(arena.num_copies, 2 * LAYERS);
+    ck_assert_int_eq(perf_pool_fill(pool, blocks, keys, 3), 0);
+    ck_assert_uint_eq(arena.num_copies, 2 * LAYERS + 2 * LAYERS * PARTS);
+    ck_assert_int_eq(perf_pool_check_all(pool), 0);
+    perf_pool_destroy(pool);
+}
+END_TEST
+
 START_TEST(message_has_place_and_cause)
 {
     static const uint32_t block = 5;
@@ -339,6 +421,7 @@ int main(void)
     tcase_add_test(tcase, slab_has_a_block_s_layers_side_by_side);
     tcase_add_test(tcase, elements_have_equal_bytes_on_all_ranks);
     tcase_add_loop_test(tcase, contents_do_not_depend_on_the_length_of_blocks, 0, 2);
+    tcase_add_test(tcase, pieces_side_by_side_share_a_copy);
     tcase_add_test(tcase, message_has_place_and_cause);
     tcase_add_test(tcase, stray_write_to_an_untouched_block_is_found);
     tcase_add_test(tcase, contents_differ_by_key_layer_and_part);
