@@ -618,7 +618,8 @@ check_stage() { # LABEL BUILD TESTS -jN [RUNNER]
     rm -f "$logs/times-$label"
     MKV_TEST_TIMES=$logs/times-$label \
         make -C "$build" -k check-TESTS check_PROGRAMS= check_LTLIBRARIES= TESTS="${list[*]}" \
-        "$jobs_of_make" LOG_COMPILER="$here/timed $runner" SH_LOG_COMPILER="$here/timed" \
+        TEST_SUITE_LOG="test-suite-$label.log" "$jobs_of_make" \
+        LOG_COMPILER="$here/timed $runner" SH_LOG_COMPILER="$here/timed" \
         2>&1 </dev/null | tee "$logs/$label.log" |
         grep -a --line-buffered -E '^(PASS|FAIL|SKIP|ERROR|XFAIL|XPASS): '
     count_trs "$label" "$build" "${list[@]}"
