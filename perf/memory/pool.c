@@ -247,7 +247,7 @@ static int perf_pool_copy(perf_pool_t *pool, perf_pool_way_t way)
 
     for (i = 0; i < pool->num_pieces; i += num) {
         num = perf_pool_run(pool, &pool->pieces[i], pool->num_pieces - i);
-        length = (num == 1) ? pool->shape.piece_bytes : num * perf_pool_pitch(pool);
+        length = num * pool->shape.piece_bytes;
         address = perf_piece_address(pool, &pool->pieces[i]);
         if (way == PERF_POOL_FILL) {
             perf_memory_write(pool->memory, address, staged, length);
